@@ -1,18 +1,16 @@
 """The access list as a machine on the log host. Source: chapter on indirect communication, 6.4.2.
 
-Theory of operation
--------------------
-Users, rules and tokens are three tables; each change counts the *version* up. Members that serve clients hold a copy,
-ask which version is the last (``Copy``), and decide by it (``rules.py``).
+Theory of operation ------------------- Users, rules and tokens are three tables; each change counts the *version* up.
+Members that serve clients hold a copy, ask for the latest version (``Copy``), and decide by it (``rules.py``).
 
-*Every change is written down.* A change is only done together with others (``prepare``): whoever makes it appends the
-record of it to the audit topic in the same command, so there is no change without a record, and no record without a
-change.
+*Every change is written down.* A change is only done together with others (``prepare``): the same command appends its
+record to the audit topic, so there is no change without a record, and no record without a change.
 
-*Once.* The host does each such command once, by its session and sequence. Each also says in full what is wanted.
+*Once.* The host does each such command once, by its session and sequence. Each also names the whole state that it asks
+for.
 
-*Removal is whole.* With a user go its tokens and its own rules, in the same version. A token ends by the replicated
-time as well, so that the table does not grow; doors look at the clock themselves.
+*Removal is whole.* With a user go its tokens and its own rules, in the same version. A token also ends by the
+replicated time, so that the table does not grow; doors use their own clock.
 
 Bounded: see the limits; at each the command is refused, with the remedy. A whole list fits in one answer.
 """
@@ -75,7 +73,7 @@ class AccessList(Machine):
         return _Change([Outcome(DONE, version=self.number + 1)], [command])
 
     def _reason(self, command: words.Command) -> str:
-        """Why a change cannot be made; empty if it can."""
+        """The reason why a change is impossible; empty if it is possible."""
         if isinstance(command, words.PutUser):
             name = command.user.name
             if ":" in name or name == ANYONE:
@@ -185,7 +183,7 @@ class AccessList(Machine):
 
 
 def shown(listed: Listed) -> Listed:
-    """Without what a secret could be guessed by."""
+    """The list without anything by which a secret could be guessed."""
     users = [msgspec.structs.replace(user, password="set" if user.password else "") for user in listed.users]
     tokens = [msgspec.structs.replace(token, digest=b"") for token in listed.tokens]
     return msgspec.structs.replace(listed, users=users, tokens=tokens)

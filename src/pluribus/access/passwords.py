@@ -1,8 +1,8 @@
-"""Passwords and tokens: how they are kept, and how one that is shown is compared.
+"""Passwords and tokens: how they are kept and compared.
 
 A password is kept as its scrypt hash, with a salt of its own, because people choose passwords that can be guessed: a
-guess costs 16 MiB and some 50 ms. A token is chance, 32 bytes of it, so that nobody guesses it and a plain hash is
-enough. Both are compared in constant time. Chance is handed in.
+guess costs 16 MiB and some 50 ms. A token is 32 random bytes, which cannot be guessed, so a plain hash is enough. Both
+are compared in constant time. Chance is handed in.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ COST, BLOCK, LANES = 1 << 14, 8, 1
 SALT_BYTES, KEY_BYTES, TOKEN_BYTES = 16, 32, 32
 PASSWORD_CHARS_MIN, PASSWORD_CHARS_MAX = 8, 1_024
 MARK = "plt"
-"""What tokens begin with."""
+"""The prefix of tokens."""
 ID_BYTES = 9
 
 
 def hashed(password: str, salt: bytes) -> str:
-    """``scrypt$COST$BLOCK$LANES$SALT$HASH``. It takes some 50 ms: ask for it in a thread."""
+    """``scrypt$COST$BLOCK$LANES$SALT$HASH``. It takes some 50 ms: call it in a thread."""
     if not PASSWORD_CHARS_MIN <= len(password) <= PASSWORD_CHARS_MAX:
         raise BadInput(f"a password has {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX:,} characters: choose another")
     if len(salt) != SALT_BYTES:
@@ -33,11 +33,11 @@ def hashed(password: str, salt: bytes) -> str:
 
 
 NOBODY = f"{SCHEME}${COST}${BLOCK}${LANES}${bytes(SALT_BYTES).hex()}${bytes(KEY_BYTES).hex()}"
-"""Compared for users that are not there, so that they take as long as others: its password is not known."""
+"""Compared for unknown users, so that they take as long as others; no password fits it."""
 
 
 def proves(password: str, kept: str) -> bool:
-    """Whether it is the password whose hash is kept. It takes some 50 ms, right or wrong: ask in a thread."""
+    """True if the password has this hash. It takes some 50 ms, right or wrong: call it in a thread."""
     try:
         scheme, cost, block, lanes, salt, key = (kept or NOBODY).split("$")
         given = _scrypt(password[:PASSWORD_CHARS_MAX], bytes.fromhex(salt), int(cost), int(block), int(lanes))
@@ -47,7 +47,7 @@ def proves(password: str, kept: str) -> bool:
 
 
 def token_text(id: str, chance: bytes) -> str:
-    """What the user is given, once: nobody can make it again from what is kept."""
+    """The token for the user, who gets it once: it cannot be made again from the stored digest."""
     return f"{MARK}.{id}.{urlsafe_b64encode(chance).decode().rstrip('=')}"
 
 
@@ -56,7 +56,7 @@ def token_id(chance: bytes) -> str:
 
 
 def token_parts(text: str) -> tuple[str, bytes]:
-    """The id of a token, and the digest of it that is kept."""
+    """The id of a token, and its digest."""
     kind, _, rest = text.partition(".")
     id, _, secret = rest.partition(".")
     return (id if kind == MARK and secret else ""), digest(text)

@@ -1,9 +1,9 @@
 """An access list compiled for decisions: per user, which destinations each verb of each style may reach.
 
 A rule names one destination or a pattern, as of topics: levels parted by ``/``, ``+`` for one level, ``#`` last for the
-rest. What is asked for may be a pattern as well (a subscription): a rule allows it if it allows everything that it
-matches. A user has its own rules, those of its roles and those of anyone. Nothing is forbidden by a rule; what no rule
-allows is refused.
+rest. A request may be for a pattern as well (a subscription): a rule allows it if the rule covers everything that the
+pattern matches. A user has its own rules, those of its roles and those of anyone. No rule forbids; a request that no
+rule allows is refused.
 
 The index of a user is made when the user is first seen, and forgotten with the list: rules of one destination are found
 by its name, patterns by their first level.
@@ -36,7 +36,7 @@ VERBS = {
     "keepers": ("browse", "manage"),
     "access": ("browse", "manage"),
 }
-"""What rules can allow, by style. Styles of users have their own."""
+"""The verbs that rules can allow, by style. Styles of users have their own."""
 ALL = "all"
 """The verb of a rule that allows every verb."""
 _INDEXES_MAX = 4_096
@@ -58,7 +58,7 @@ def rule_of(who: str, destination: str, verb: str) -> Rule:
 
 
 def covers(pattern: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    """Whether everything that ``wanted`` matches is matched by ``pattern``."""
+    """True if ``pattern`` matches everything that ``wanted`` matches."""
     for at, level in enumerate(pattern):
         if level == REST:
             return True
@@ -68,7 +68,7 @@ def covers(pattern: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 
 
 class _Index:
-    """What one verb of one style reaches."""
+    """The destinations of one verb of one style."""
 
     __slots__ = ("everything", "exact", "wild")
 
@@ -95,7 +95,7 @@ class _Index:
 
 
 class Decisions:
-    """One version of the list."""
+    """The decisions of one version of the list."""
 
     def __init__(self, listed: Listed) -> None:
         self.version = listed.version
@@ -106,7 +106,7 @@ class Decisions:
         for rule in listed.rules:
             self._rules.setdefault(rule.who, []).append(rule)
         self.listed = bool(listed.users or listed.rules)
-        """Whether there is a list at all; without one everything is allowed."""
+        """True if there is a list; without one everything is allowed."""
         self._indexes: dict[str, dict[tuple[str, str], _Index]] = {}
 
     def roles_of(self, user: str) -> Iterable[str]:
@@ -114,7 +114,7 @@ class Decisions:
         return () if found is None else found.roles
 
     def allows(self, user: str, need: Need) -> bool:
-        """Whether a user, or (empty) somebody who has not logged in, may do it."""
+        """True if a user (empty: a client that has not logged in) may do it."""
         if not self.listed:
             return True
         style, destination, verb = need

@@ -1,5 +1,5 @@
-"""What the access list is told by commands of its log and asked about; and what a client says to log in or to change
-the list. Secrets are in none of the commands: passwords are hashed, and tokens digested, before they travel there."""
+"""Commands and questions of the access list; and the requests of clients that log in or change the list. Secrets are in
+none of the commands: passwords are hashed, and tokens digested, before they travel there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 DONE, REFUSED = 0, 1
 ROLE = "role:"
 ANYONE = "anyone"
-"""In the place of a user: also who has not logged in."""
+"""In the place of a user: anyone, logged in or not."""
 MACHINE = "access"
 AUDIT = "pluribus/audit"
 """The durable topic with every change of the list and every refusal. No client writes there."""
@@ -30,10 +30,10 @@ AUDIT = "pluribus/audit"
 class User(msgspec.Struct, frozen=True, array_like=True):
     name: Name
     password: Annotated[str, msgspec.Meta(max_length=512)] = ""
-    """Hashed (``passwords.py``); empty: no password is right."""
+    """A hash (``passwords.py``); empty: no password is right."""
     roles: Annotated[list[Name], msgspec.Meta(max_length=64)] = []
     certificate: Short = ""
-    """The common name of the certificate that proves this user; empty: none does."""
+    """The common name of the certificate that proves this user; empty: no certificate does."""
 
 
 class Rule(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -53,7 +53,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PutUser(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """The user is as it is said here; ``same_password``: what was known of the password stays."""
+    """Set a user to this state; with ``same_password`` the earlier password stays."""
 
     user: User
     same_password: bool = False
@@ -91,20 +91,20 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Of a member that serves clients: all there is, if it is another than this version; else nothing."""
+    """From a member that serves clients: the whole list, if its version is not this one; else nothing."""
 
     version: int = -1
 
 
 class Show(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The list for people: without anything by which a secret could be guessed."""
+    """The list for people to read: without anything by which a secret could be guessed."""
 
 
 Question = Copy | Show
 
 
 class Listed(msgspec.Struct, frozen=True, array_like=True):
-    """An access list of one version. It counts as soon as it has a user or a rule."""
+    """An access list of one version. It is in force as soon as it has a user or a rule."""
 
     version: int = 0
     users: list[User] = []
@@ -116,7 +116,7 @@ class Listed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Login(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Who the client is: a user and its password, or a token. The answer is the name of the user."""
+    """The identity of a client: a user and its password, or a token. The answer is the name of the user."""
 
     user: Short = ""
     password: Secretive = ""
@@ -124,8 +124,8 @@ class Login(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """One of ``Command``, encoded. The answer, an ``Outcome``, comes when no door goes by the list of before.
-    ``number`` is drawn for this change alone: asked for again with it after a break, the change is made once."""
+    """One of ``Command``, encoded. The answer, an ``Outcome``, comes when no door uses the list of before. ``number``
+    is drawn for this change alone: if the change is repeated with it after a break, it is made once."""
 
     command: bytes
     number: Number
@@ -136,7 +136,7 @@ class Look(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Check(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Whether a user may do something."""
+    """Asks whether a user may do something."""
 
     who: Name
     style: Name
@@ -145,7 +145,7 @@ class Check(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Mine(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Who the asker is, for the door that it knocked at; the answer is a name, empty if it has not logged in."""
+    """Asks for the user of this connection; the answer is a name, empty if the client has not logged in."""
 
 
 WORDS = Words(
@@ -169,7 +169,7 @@ RIGHTS = MachineRights(
     makes=None,
     single="list",
 )
-"""Clients do not speak to the machine: a member speaks for them, and writes down in whose name (``Change``)."""
+"""Clients do not use the machine: a member asks for them, and records the user's name (``Change``)."""
 
 encode = msgspec.msgpack.Encoder().encode
 _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
@@ -192,7 +192,7 @@ def question_of(data: bytes) -> Question:
 
 
 def told(command: Command) -> str:
-    """A change in words, for the audit log: nothing of a secret is in it."""
+    """A change in words, for the audit log, without any secret."""
     if isinstance(command, PutUser):
         roles = ", ".join(command.user.roles) or "none"
         what = "password as before" if command.same_password else "password" if command.user.password else "no password"

@@ -1,4 +1,4 @@
-"""Members of one bus as processes that do what they are told: connect, send at a pace, leave, say what they saw.
+"""Members of one bus as processes that follow commands: connect, send at a pace, leave, report views.
 
 Unlike the processes of a measurement (``processes``) a crew changes while it runs: members come, go and are killed.
 Each has a pipe to the parent, on which it reports by itself every view that it enters.

@@ -3,7 +3,7 @@
 The keeper is a process of its own, with its log on disk. *Batch* reads all bodies and adds up their lengths, with the
 whole envelope beside them; *typed* decodes them into columns; *stream* counts them by key in a standing query that
 takes what is there; *write* brings rows to a topic, exactly once. Beside them, in the same run: Spark's own socket
-source, and what people do without a sink, ``foreachBatch`` with a loop over the rows and a client that publishes a
+source, and the usual way without a sink, ``foreachBatch`` with a loop over the rows and a client that publishes a
 thousand of them at a time. *Alerts* is the time from an event's publishing to the arrival of the answer that a standing
 query gave to it.
 

@@ -1,4 +1,4 @@
-"""``pluribus access``: users, rules and tokens of a bus, and who may do what."""
+"""``pluribus access``: users, rules and tokens of a bus."""
 
 import re
 import sys

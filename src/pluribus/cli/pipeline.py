@@ -1,4 +1,4 @@
-"""``pluribus pipeline``: what runs on Spark."""
+"""``pluribus pipeline``: jobs and tools on Spark."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -261,7 +261,7 @@ def _spark(master: str, app: str, verbose: bool, settings: dict[str, str]) -> It
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """A line on standard error that says what is done now; nothing where nobody looks."""
+    """A line on standard error that names the present step; nothing if standard error is no terminal."""
     from rich.console import Console
 
     with Console(stderr=True).status("Spark starts") as status:

@@ -1,4 +1,4 @@
-"""``pluribus slots``: software buses from the command line. What is said to a bus is in ``runtime/styles/slots``."""
+"""``pluribus slots``: software buses from the command line. The requests to a bus are in ``runtime/styles/slots``."""
 
 import asyncio
 import sys

@@ -7,17 +7,18 @@ at once if it answers none. Until then it waits; a parent that does not come wit
 than ``WAITING_MAX`` that wait, makes *orphans*: delivered without their parent. If the parent comes after all, it is
 delivered then, and the tree puts the orphan under it.
 
-The tree is a function of the messages that are there, and of nothing else: members that hold the same messages show the
-same tree, in whatever order they came. Answers to a message stand in the order of their writers' clocks. Messages that
-answer each other in a circle, which only a forger writes, hang below the one with the least identity.
+The tree depends only on the messages that are there: members that hold the same messages show the same tree, in
+whatever order they came. Answers to a message stand in the order of their writers' clocks. Messages that answer each
+other in a circle, which must be forged, hang below the one with the least identity.
 
-A message is known by its identity. Another message under a known identity is refused (the first counts), and so is one
-of a writer that has too many gaps: both are forgeries or damage.
+A message is known by its identity. A second message of a known identity is refused (the first counts), and so is a
+message of a writer that has too many gaps: both are forged or damaged.
 
-Retention. With more than ``messages_max`` messages or ``bytes_max`` bytes, the oldest of the writer that has most are
-forgotten: who writes a flood loses its own. Forgotten identities stay known, so that they are not asked for again and
-count as delivered; they are ``lost``: this member cannot give them to others. A member that keeps identities alone
-forgets each body as soon as it is delivered, but for those of its own person, which nobody else may have yet.
+Retention. With more than ``messages_max`` messages or ``bytes_max`` bytes, the oldest messages of the writer that has
+most are forgotten: a writer of a flood loses its own. Forgotten identities stay known, so that they are not asked for
+again and count as delivered; they are ``lost``: this member cannot give their messages to others. A member that keeps
+identities alone forgets each body as soon as it is delivered, but for those of its own person, which no other member
+may have yet.
 
 Bounds: messages and bytes as said, ``WRITERS_MAX`` writers with ``SPANS_MAX`` intervals each, ``WAITING_MAX``.
 """
@@ -36,18 +37,18 @@ from .words import CLOCK_MAX_S, Entry, add_identity
 
 PATIENCE_S = 20.0
 LOOK_S = 1.0
-"""How often it is looked for those who have waited long enough."""
+"""Seconds between two looks for messages that have waited long enough."""
 WAITING_MAX = 10_000
 WRITERS_MAX = 16_384
 SPANS_MAX = 1_024
 MESSAGES_MAX = 1_000_000
 BYTES_MAX = 512 << 20
 FORGET_PART = 64
-"""So many parts of the limit are made free at once, one of them, so that looking for whom to forget costs nothing."""
+"""The part of the limit that is freed at once, as a divisor, so that the search for messages to forget is rare."""
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """What the application is given, in this order."""
+    """A message for the application."""
 
     entry: Entry
     orphan: bool = False
@@ -73,7 +74,7 @@ class Node:
 
 
 class History:
-    """``add`` what comes, ``tick`` for patience; both return what is delivered by that."""
+    """``add`` takes new messages, ``tick`` ends their patience; both return the messages that are delivered then."""
 
     def __init__(
         self,
@@ -88,13 +89,13 @@ class History:
         self.identities_only = identities_only
         self._person = person
         self.have: dict[int, Intervals] = {}
-        """By writer: what came, forgotten or not."""
+        """By writer: identities that came, forgotten or not."""
         self.lost: dict[int, Intervals] = {}
-        """What of that has no body here any more."""
+        """By writer: identities that came, and whose bodies are not here any more."""
         self._entries: dict[MessageId, Entry] = {}
         self._of: dict[int, deque[MessageId]] = {}
         self._children: dict[MessageId, dict[MessageId, None]] = {}
-        """By parent: who waits for it."""
+        """By parent: messages that wait for it."""
         self._waiting: dict[MessageId, float] = {}
         self._look_at: float | None = None
         self._order: dict[MessageId, None] = {}
@@ -147,7 +148,7 @@ class History:
         return found
 
     def _fits(self, entry: Entry) -> bool:
-        if not 0 <= entry.at < CLOCK_MAX_S:  # no number, too: trees are sorted by it
+        if not 0 <= entry.at < CLOCK_MAX_S:  # NaN, too: trees are sorted by it
             return False
         known = self.have.get(entry.id[0])
         if known is None:
@@ -156,9 +157,10 @@ class History:
         return beside or len(known) < SPANS_MAX
 
     def _deliver(self, ready: list[tuple[MessageId, bool]]) -> list[Delivered]:
-        """These, then those that waited for them, and so on; a chain of any length needs no stack."""
+        """Deliver these messages, then those that waited for them, and so on, without recursion: the chain may have any
+        length."""
         found: list[Delivered] = []
-        for identity, orphan in ready:  # grows while it is gone through
+        for identity, orphan in ready:  # the list grows during the loop
             entry = self._entries[identity]
             self._waiting.pop(identity, None)
             self._order[identity] = None
@@ -184,7 +186,7 @@ class History:
         return found
 
     def tick(self, now: float) -> list[Delivered]:
-        """Messages that have waited long enough are delivered without their parents."""
+        """Deliver messages that have waited long enough, without their parents."""
         if self._look_at is None or now < self._look_at:
             return []
         late = []
@@ -194,20 +196,20 @@ class History:
             if self._entries[identity].parent not in self._waiting:
                 late.append(identity)
         if not late and self._waiting and now - next(iter(self._waiting.values())) >= 2 * PATIENCE_S:
-            late = [min(self._waiting)]  # they wait for each other
+            late = [min(self._waiting)]  # these messages wait for each other
         found = self._orphan(late)
         self._look_at = now + LOOK_S if self._waiting else None
         return found
 
     @property
     def due_at(self) -> float | None:
-        """When ``tick`` has something to do."""
+        """The time when ``tick`` has something to do."""
         return self._look_at
 
-    # What is missing
+    # Missing messages
 
     def missing(self) -> dict[int, Intervals]:
-        """Identities that must be somewhere: parents that are waited for, and gaps between messages of a writer."""
+        """Identities that must exist: awaited parents, and gaps between messages of a writer."""
         found: dict[int, Intervals] = {}
         for parent in self._children:
             if parent not in self:
@@ -220,7 +222,7 @@ class History:
 
     @property
     def whole(self) -> bool:
-        """Whether ``missing`` finds nothing, in less time."""
+        """True if ``missing`` finds nothing; quicker than that."""
         if any(len(numbers) > 1 or numbers.start > 0 for numbers in self.have.values()):
             return False
         return all(parent in self for parent in self._children)
@@ -233,7 +235,8 @@ class History:
         add_identity(self.lost, entry.id)
 
     def _forget_some(self) -> None:
-        """Down to a part below the limits: the oldest of whoever has most; those that wait are kept."""
+        """Forget down to a part below the limits: the oldest messages of the writer that has most; waiting messages are
+        kept."""
         messages = self.messages_max - self.messages_max // FORGET_PART
         size = self.bytes_max - self.bytes_max // FORGET_PART
         while len(self._entries) > messages or self.bytes > size:
@@ -260,22 +263,22 @@ class History:
         self.forgotten += 1
 
     def forget_known(self, known: dict[int, Intervals]) -> None:
-        """These were forgotten in an earlier life: they are known and cannot be given."""
+        """Identities that were forgotten in an earlier life: they are known, and their messages cannot be given."""
         for writer, numbers in known.items():
             self.have.setdefault(writer, Intervals()).update(numbers)
             self.lost.setdefault(writer, Intervals()).update(numbers)
 
-    # What it looks like
+    # Reading
 
     def entries(self) -> Iterator[Entry]:
-        """In the order of delivery."""
+        """Messages in the order of delivery."""
         return (self._entries[identity] for identity in self._order)
 
     def identities(self) -> list[MessageId]:
         return sorted(self._entries)
 
     def tree(self) -> Node:
-        """Everything that was delivered, below one root. A function of the messages alone."""
+        """All delivered messages, below one root. It depends only on the messages."""
         nodes = {identity: Node(self._entries[identity]) for identity in self._order}
         root = Node(None)
         for identity, node in nodes.items():

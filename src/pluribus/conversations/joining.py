@@ -1,29 +1,28 @@
-"""Group join and leave: who is on the network learns of conversations, joins and leaves them. Source: M2MC, chapter 5.
+"""Group join and leave: members on the network learn of conversations, join and leave them. Source: M2MC, chapter 5.
 
-Theory of operation
--------------------
-Every member keeps a table of the conversations that it knows (``GIIT`` in the thesis), each with its members: by person
-a counter and whether it is in. A member that comes to the network *advertises*; everybody answers with the list of
-conversations that it knows. Who hears of one that it did not know tells its application, which joins or refuses.
-``TRANSITIONS`` is figure 5.1: what is heard or wished in ``INITIAL`` leads to one state, whose action is done at once,
-and back.
+Theory of operation ------------------- Every member keeps a table of the conversations that it knows (``GIIT`` in the
+thesis), each with its members: by person a counter and whether it is in. A member that comes to the network
+*advertises*; every member answers with the list of conversations that it knows. A member that learns of a new one tells
+its application, which joins or refuses. ``TRANSITIONS`` is figure 5.1: each word or wish in ``INITIAL`` leads to one
+state, whose action is done at once, and back.
 
 Where this differs from the thesis (``docs/design/conversations.md`` says why):
 
-- *The counter decides.* Each join and leave of a person has a greater counter than what anybody knew of it; of two rows
-  the greater counts. In the thesis whoever is among the left stays there for ever, and a merge expels a member that
-  came back. Who finds itself among the left while it is in joins again.
-- *Lists tell of conversations that are known*, not only of those that were joined: one whose members are all away is
-  still heard of.
-- *Answers to an advertisement are spread*: each member waits a random while and says only what others have not said.
-- *Who leaves forgets that it was in*: it is told no more of it until it advertises again.
+- *The counter decides.* Each join and leave of a person has a greater counter than any known before; of two rows the
+  greater counts. In the thesis a person that has left stays so for ever, and a merge expels a member that came back. A
+  member that finds itself among those that left, while it is in, joins again.
+- *Lists tell of conversations that are known*, not only of those that were joined: a conversation whose members are all
+  away is still announced.
+- *Answers to an advertisement are spread*: each member waits a random while and sends only conversations that others
+  have not sent.
+- *A member that leaves forgets that it was in*: the conversation is not reported to it until it advertises again.
 - Refused conversations are remembered until the member's own next advertisement (as in the thesis).
-- What is new is said a second time, and lists once in a while, by one of those who know the same; so nothing depends on
-  one datagram.
+- News is sent a second time, and lists once in a while, by one of the members with the same knowledge; so nothing
+  depends on one datagram.
 
 Promise: members that reach each other long enough know the same conversations, descriptions and members.
 
-Bounds: ``GROUPS_MAX`` conversations, of which one teller may bring ``TOLD_MAX`` that this member is not in;
+Bounds: ``GROUPS_MAX`` conversations, of which one sender may bring ``TOLD_MAX`` that this member has not joined;
 ``MEMBERS_MAX`` rows each.
 """
 
@@ -103,10 +102,10 @@ class KnownConversation:
         self.description = description
         self.since = since
         self.standing = standing
-        """Whether this member joined it, refused it, or has not decided."""
+        """True: this member joined it. False: it refused it. None: it has not decided."""
         self.teller = teller
         self.invite = standing == NEW
-        """The application is to hear of it with the next list."""
+        """True if the application is to be told of it with the next list."""
         self.rows: dict[str, Row] = {}
 
     def info(self) -> GroupInfo:
@@ -114,13 +113,13 @@ class KnownConversation:
         return GroupInfo(self.gid, self.description, self.since, rows, len(rows))
 
     def beyond(self, info: GroupInfo) -> bool:
-        """Whether this member knows more than who said that."""
+        """True if this member knows more than the sender of the word."""
         if (self.since, self.description) < (info.since, info.description) or len(self.rows) > info.total:
             return True
         return any(_news(self.rows[row.person], row) for row in info.rows if row.person in self.rows)
 
     def merge(self, row: Row) -> bool:
-        """Whether that is news."""
+        """Merge a row; true if it is news."""
         known = self.rows.get(row.person)
         if known is None and len(self.rows) >= MEMBERS_MAX:
             return False
@@ -131,7 +130,7 @@ class KnownConversation:
 
 
 class Joining:
-    """``heard`` and ``tick`` put words into ``out``, and conversations that the application should hear of into
+    """``heard`` and ``tick`` put words into ``out``, and conversations of which the application should be told into
     ``invitations``."""
 
     def __init__(self, person: str, random: Random, *, piece_bytes: int = 48 << 10) -> None:
@@ -141,7 +140,7 @@ class Joining:
         self.out: deque[LobbyWord] = deque()
         self.invitations: list[GroupInfo] = []
         self.changed: set[str] = set()
-        """Conversations of which something changed, for those who show or keep them."""
+        """Conversations that have changed, for programs that show or keep them."""
         self.state = JoiningState.INITIAL
         self._random = random
         self._to_say: set[str] = set()
@@ -149,7 +148,7 @@ class Joining:
         self._period_at = 0.0
         self.ignored = 0
 
-    # What the application wishes
+    # Wishes of the application
 
     def enter(self, now: float) -> None:
         """This member is on the network, again or for the first time."""
@@ -163,7 +162,7 @@ class Joining:
         self._go("done")
 
     def create(self, gid: str, description: str, since: float, now: float) -> None:
-        """A new conversation, or one that somebody else created under this name: then join that one."""
+        """Create a conversation; if another member created one under this name, join that one."""
         if gid in self.groups:
             self.join(gid, now)
             return
@@ -193,7 +192,7 @@ class Joining:
         self.out.append(Join(group.gid, self.person, row.counter))
 
     def refuse(self, gid: str) -> None:
-        """Not to be told of it again until this member's next advertisement."""
+        """Refuse a conversation: it is not reported again until this member's next advertisement."""
         group = self._known(gid)
         group.standing, group.invite = REFUSED, False
         self.changed.add(gid)
@@ -218,12 +217,12 @@ class Joining:
     def _set_own(self, gid: str, *, here: bool) -> Row:
         group = self.groups[gid]
         known = group.rows.get(self.person)
-        counter = min(known.counter + 1, COUNTER_MAX) if known is not None else 1  # nobody can read a greater one
+        counter = min(known.counter + 1, COUNTER_MAX) if known is not None else 1  # no member can decode a greater one
         row = group.rows[self.person] = Row(self.person, counter, here)
         self.changed.add(gid)
         return row
 
-    # What others say
+    # Words of others
 
     def heard(self, sender: int, word: LobbyWord, now: float) -> None:
         if isinstance(word, Advertise):
@@ -243,7 +242,7 @@ class Joining:
             self._go("done")
 
     def _receive(self, teller: int, info: GroupInfo, now: float) -> None:
-        if not 0 <= info.since < CLOCK_MAX_S:  # no number, too: whose description is older would not be decided
+        if not 0 <= info.since < CLOCK_MAX_S:  # NaN, too: it could not be decided whose description is older
             self.ignored += 1
             return
         group = self.groups.get(info.gid)
@@ -267,7 +266,7 @@ class Joining:
         if group.beyond(info):
             self._say(info.gid, now)
         elif len(info.rows) == info.total:
-            self._to_say.discard(info.gid)  # it was said
+            self._to_say.discard(info.gid)  # the word was sent
 
     def _update(self, row: Row, gid: str, now: float) -> None:
         group = self.groups.get(gid)
@@ -276,7 +275,7 @@ class Joining:
             self._look_at_own(group)
 
     def _look_at_own(self, group: KnownConversation) -> None:
-        """Somebody believes that this person left, or an earlier life of it did: it is in, and says so."""
+        """A member believes that this person left, or an earlier life of it did: this person is in, and says so."""
         row = group.rows.get(self.person)
         if group.standing == JOINED and (row is None or not row.here):
             if self.state != JoiningState.SEND_JOIN:  # of several in one list
@@ -286,7 +285,7 @@ class Joining:
     # Time
 
     def newcomer(self, now: float) -> None:
-        """Somebody is there who was not: tell it what there is, if nobody else does."""
+        """A new member is there: tell it the conversations, if no other member does."""
         self._say_all(now)
 
     def _say_all(self, now: float) -> None:
@@ -315,7 +314,8 @@ class Joining:
         return self._period_at if self._say_at is None else min(self._period_at, self._say_at)
 
     def _send(self, infos: list[GroupInfo]) -> None:
-        """In as many words as it needs; a conversation of very many members in several, each with some of them."""
+        """Send conversations in as many words as needed; one of very many members in several, each with some of
+        them."""
         word: list[GroupInfo] = []
         size = OVERHEAD_BYTES
         for info in infos:
@@ -340,7 +340,7 @@ class Joining:
         self.state = TRANSITIONS[(self.state, what)]
 
     def restore(self, infos: list[GroupInfo]) -> None:
-        """Conversations of an earlier life of this person. It was in those where its own row says so."""
+        """Restore conversations of an earlier life of this person. It is a member where its own row says so."""
         for info in infos[:GROUPS_MAX]:
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW)
             for row in info.rows:
@@ -363,5 +363,6 @@ class Joining:
 
 
 def _news(row: Row, known: Row) -> bool:
-    """Whether the one is later than the other. Of two with one counter, made apart, the one that is in counts."""
+    """True if a row is later than the known one. Of two with one counter, made independently, the one that is in
+    counts."""
     return (row.counter, row.here) > (known.counter, known.here)

@@ -1,5 +1,6 @@
-"""How a conversation lies in a store: a log of rows with messages, in the order in which they came, and what was
-forgotten. Reading it again gives the history back; what a disk has damaged is asked of others like anything missing.
+"""The form of a conversation in a store: a log of rows with messages, in the order in which they came, and the
+forgotten identities. Reading the log restores the history; messages that the disk has damaged are asked of others like
+any missing ones.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .words import Entry, GroupInfo, Known, decode_entries, encode, packed, unpa
 ROWS_AT_ONCE = 256
 ENTRIES_PER_ROW = 512
 SPARE_ENTRIES = 4_096
-"""A log is written anew when it holds twice what the history does, and so many messages more."""
+"""A log is rewritten when it holds twice the messages of the history, and this many more."""
 TABLE = "conversations"
 
 _decode_known = msgspec.msgpack.Decoder(Known).decode
@@ -31,12 +32,12 @@ class KeptConversation:
         self._log = f"conversation/{gid}"
         self._written = 0
         self._under_way: dict[MessageId, Entry] = {}
-        """Given to be written, and not in the history before that is done."""
+        """Messages that are being written, and not in the history before that is done."""
         self.damaged = 0
         """Rows that could not be read."""
 
     def load(self, history: History) -> None:
-        """Put back what was kept. Nothing of it is delivered again: the application finds it in the history."""
+        """Put back the kept messages. They are not delivered again: the application finds them in the history."""
         history.forget_known(self._lost())
         bounds = self._store.bounds(self._log)
         for start in range(bounds.start, bounds.end, ROWS_AT_ONCE):
@@ -61,14 +62,15 @@ class KeptConversation:
             return {}
 
     def changes(self, entries: list[Entry], history: History) -> list[Change]:
-        """What to write for these new messages: a row more, or the whole log anew when most of it was forgotten."""
+        """The changes of the store for these new messages: one more row, or the whole log anew when most of it was
+        forgotten."""
         self._written += len(entries)
         known = self._under_way | {entry.id: entry for entry in entries}
         self._under_way = {identity: entry for identity, entry in known.items() if identity not in history}
         if self._written <= 2 * len(history) + SPARE_ENTRIES:
             return [Append(self._log, [encode(entries)])]
         live = [entry for identity in history.identities() if (entry := history.get(identity)) is not None]
-        # Rows of these are on their way to the disk, and would be forgotten with all others.
+        # Rows of these are on their way to the disk, and would be removed with all others.
         live += self._under_way.values()
         self._written = len(live)
         rows = [encode(live[at : at + ENTRIES_PER_ROW]) for at in range(0, len(live), ENTRIES_PER_ROW)]

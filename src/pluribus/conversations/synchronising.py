@@ -1,29 +1,28 @@
-"""Member synchronisation: who comes back gets what it missed. Source: M2MC, chapter 6 (MSP).
+"""Member synchronisation: a member that comes back gets the messages that it missed. Source: M2MC, chapter 6 (MSP).
 
-Theory of operation
--------------------
-A member *requests*: it says which identities it has, as intervals. Everybody who has more keeps a *repository* of what
-the asker lacks and counts down from a random number (figure 6.1, ``TRANSITIONS``); who comes to zero first answers, in
-pieces. The others hear the answer and take what it holds out of their repositories, and count again: mostly one member
-answers. Everybody uses answers, whoever asked. Who sees in a request identities that it lacks itself asks in its turn,
-after a random while; so two halves that were apart both get what the other has. (In the thesis a request carries all
-messages of the asker instead; that does not scale, and its own answer then sends them a second time.)
+Theory of operation ------------------- A member *requests*: it sends the identities that it has, as intervals. Every
+member that has more keeps a *repository* of the messages that the asker lacks and counts down from a random number
+(figure 6.1, ``TRANSITIONS``); the first to reach zero answers, in pieces. The others receive the answer too, remove its
+messages from their repositories, and count again: mostly one member answers. Every member uses every answer. A member
+that lacks identities of a request asks in its turn, after a random while; so two halves that were apart both get the
+messages of the other. (In the thesis a request carries all messages of the asker instead; that does not scale, and its
+own answer then sends them a second time.)
 
-When to ask: at the beginning, three times; when somebody new is there; when something is known to be missing, a parent
-or a gap; when somebody else's request shows more. Each is put off by a random while, and called off if what is missing
-came meanwhile; the second and third of the beginning also if somebody with the same messages asked. Asking in vain is
-repeated less and less often. A request of a member that lacks nothing is a *summary*, said once in a while by one of
-those who have the same: so whatever got lost, the last message included, is found in the end.
+When to ask: at the beginning, three times; when a new member is there; when a parent or a gap is known to be missing;
+when another member's request shows more. Each request is delayed by a random while, and cancelled if the missing
+messages came meanwhile; the second and third of the beginning also if a member with the same messages asked. Requests
+that bring nothing are repeated less and less often. A request of a member that lacks nothing is a *summary*, sent once
+in a while by one of the members with the same messages: so every lost message, the last included, is found in the end.
 
 The newest request of a member wins: an older one that comes late is discarded, one that comes twice starts nothing. An
 answer that overtakes its request is remembered for a moment, so that the repository that the request starts is without
 it; it starts none itself, which would never count down (the thesis does that, in its state SyncRespRecv).
 
-A member that keeps identities alone never answers for bodies that it lacks, and says in its requests what those are
-(``lost``), so that nobody waits for it. Its silence suppresses nobody.
+A member that keeps identities alone never answers for bodies that it lacks, and names them in its requests (``lost``),
+so that no member waits for it. Its silence does not keep others from answering.
 
 Promise: among members that reach each other long enough, and keep bodies, all have the same messages in the end.
-Assumes that some datagrams arrive. Live, because summaries are said for ever.
+Assumes that some datagrams arrive. Live, because summaries are sent for ever.
 
 Bounds: ``ASKERS_MAX`` repositories, each at most the history; ``WANTED_MAX`` intervals to ask for; words of
 ``piece_bytes`` and a few at a time.
@@ -48,17 +47,17 @@ STEP_S = 0.005
 """Between two turns of a member that answers in pieces; short, so that it goes on before others begin."""
 PIECES_PER_TURN = 8
 SOON_S = 0.5
-"""Something is missing: it may only be late."""
+"""A delay before asking: a missing message may only be late."""
 RETRY_S = 2.0
 RETRY_S_MAX = 60.0
 SUMMARY_S = 20.0
 SUMMARY_S_MAX = 300.0
 FIRST_ASKS_S = (0.0, 1.0, 4.0)
 VAIN_MAX = 8
-"""Requests that brought nothing; then what is missing is hopeless, until a summary offers it."""
+"""Requests that brought nothing, after which missing messages are given up, until a summary offers them."""
 ASKERS_MAX = 1_024
 WANTED_MAX = 65_536
-"""Intervals of what others have and this member asks for; what is offered besides is offered again by summaries."""
+"""Intervals of messages that others have and this member asks for; further ones are offered again by summaries."""
 EARLY_ANSWERS_MAX = 64
 OVERHEAD_BYTES = 96
 EVERYBODY = (1 << 63) - 1
@@ -103,14 +102,14 @@ Asked = tuple[int, int]
 
 
 def through(state: SynchronisingState, *events: str) -> SynchronisingState:
-    """The state after these events; a step that is not in the figure is a ``KeyError``."""
+    """The state after these events; ``KeyError`` for a step that is not in the figure."""
     for event in events:
         state = TRANSITIONS[(state, event)]
     return state
 
 
 class Repository:
-    """What an asker lacks and this member can give, and when it does (``MIR`` in the thesis)."""
+    """The messages that an asker lacks and this member can give, and the time when it does (``MIR`` in the thesis)."""
 
     __slots__ = ("due_at", "left", "number", "state", "turn")
 
@@ -119,7 +118,8 @@ class Repository:
         self.left = left
         self.due_at = due_at
         self.turn = 1
-        """Pieces that may be sent at once: one at first, so that two who begin together soon hear each other."""
+        """Pieces that may be sent at once: one at first, so that two members that begin together soon notice each
+        other."""
         self.state = SynchronisingState.COUNTING
 
     def go(self, what: str) -> None:
@@ -136,25 +136,25 @@ class Synchronising:
         self.out: deque[RoomWord] = deque()
         self.delivered: list[Delivered] = []
         self.issued = 0
-        """Numbers of this member's messages that were used: one above them in its name is forged."""
+        """Numbers of this member's messages that were used: a message in its name with a higher number is forged."""
         self.fresh: list[Entry] = []
-        """What came and was not known, for the store."""
+        """New messages, for the store."""
         self.typing = Typing()
         self._random = random
         self.number = 0
-        """Of the last request. One who opens the room again goes on from it, or others would take its requests for old
-        ones."""
+        """The number of the last request. A member that opens the room again goes on from it, or others would take its
+        requests for old ones."""
         self._latest: dict[Asked, int] = {}
         self._repositories: dict[Asked, Repository] = {}
         self._early: dict[tuple[int, int, int], dict[int, Intervals]] = {}
         self._wanted: dict[int, Intervals] = {}
-        """Identities that others have, by what they said."""
+        """Identities that others have, by their words."""
         self._ask_at: float | None = None
         self._first = deque(FIRST_ASKS_S)
         self._vain = 0
         self._hopeless: dict[int, Intervals] = {}
         self._confirm = False
-        """An answer came: ask once more when there are no more, because its sender may have fallen silent."""
+        """An answer came: ask once more when no more come, because its sender may have fallen silent."""
         self._summary_s = SUMMARY_S
         self._summary_at = 0.0
         self.requests = 0
@@ -162,10 +162,10 @@ class Synchronising:
         self.answered = 0
         """Messages in answers of this member."""
         self.suppressed = 0
-        """Messages that others answered before this member did."""
+        """Messages that others gave before this member did."""
         self.forged = 0
 
-    # What the application does
+    # Calls of the application
 
     def begin(self, now: float) -> None:
         """This member is in the conversation, again or for the first time."""
@@ -189,19 +189,19 @@ class Synchronising:
             self.out.append(word)
 
     def newcomer(self, now: float) -> None:
-        """Somebody is there who was not: it may have what this member lacks, or the other way round."""
+        """A new member is there: it may have messages that this member lacks, or the other way round."""
         self._vain = 0
         self._hopeless.clear()
         self._summary_s = SUMMARY_S
         self._summary_at = min(self._summary_at, now + BACK_OFF_S * (1 + self._random.random()))
 
     def _summary_by(self, now: float) -> None:
-        """There is news: the last of it may be lost."""
+        """Schedule a summary, because there is news: its last word may be lost."""
         if self._summary_s != SUMMARY_S:
             self._summary_s = SUMMARY_S
             self._summary_at = min(self._summary_at, now + self._jitter(SUMMARY_S))
 
-    # What others say
+    # Words of others
 
     def heard(self, sender: int, word: RoomWord, now: float) -> None:
         if sender == self.me:
@@ -224,7 +224,7 @@ class Synchronising:
             self._ask_by(now + SOON_S * (0.5 + self._random.random()))
 
     def _take(self, entries: list[Entry], now: float) -> int:
-        """How many were new."""
+        """Take these messages; returns how many were new."""
         new = 0
         for entry in entries:
             known = entry.id in self.history
@@ -271,7 +271,7 @@ class Synchronising:
             self._repositories[asked] = Repository(request.number, lacks, now + BACK_OFF_S * self._random.random())
 
     def _same(self, now: float) -> None:
-        """Somebody with the same messages has asked, or said its summary: this member need not."""
+        """A member with the same messages has asked, or sent its summary: this member need not."""
         self._summary_s = min(self._summary_s * 1.5, SUMMARY_S_MAX)
         self._summary_at = now + self._jitter(self._summary_s)
         self._first.clear()
@@ -326,7 +326,7 @@ class Synchronising:
 
     @property
     def due_at(self) -> float:
-        """When ``tick`` has something to do."""
+        """The time when ``tick`` has something to do."""
         times = [self._summary_at, *(repository.due_at for repository in self._repositories.values())]
         if self._ask_at is not None:
             times.append(self._ask_at)
@@ -340,7 +340,7 @@ class Synchronising:
             self._ask_at = at
 
     def _ask(self, now: float) -> None:
-        """Ask, if something is missing, or this member has just begun."""
+        """Ask, if messages are missing, or this member has just begun."""
         missing = minus(self.history.missing(), self._hopeless)
         self._wanted = minus(self._wanted, self.history.have)
         if not (missing or self._wanted or self._first or self._confirm):
@@ -365,7 +365,7 @@ class Synchronising:
             self._ask_by(now + min(RETRY_S * 2**self._vain, RETRY_S_MAX) * (0.5 + self._random.random()))
 
     def _request(self) -> None:
-        """What this member has, in as many words as it needs: each speaks for the writers of one range."""
+        """The identities of this member, in as many words as needed: each covers the writers of one range."""
         through(SynchronisingState.INITIAL, "wish", "sent")
         self.number += 1
         self.requests += 1
@@ -403,7 +403,7 @@ class Synchronising:
             del self._repositories[asked]
 
     def _piece(self, left: dict[int, Intervals]) -> list[Entry]:
-        """As many of these messages as fit a word; they are left no more. What was forgotten meanwhile is skipped."""
+        """As many of these messages as fit a word, removed from ``left``. Messages forgotten meanwhile are skipped."""
         found: list[Entry] = []
         size = OVERHEAD_BYTES
         for writer in sorted(left):

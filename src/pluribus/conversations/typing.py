@@ -1,4 +1,4 @@
-"""Who is writing just now. It is not kept and not repeated: a word that is lost costs nothing but a hint.
+"""The members that are writing just now. The words are not kept and not repeated: a lost one costs only a hint.
 
 A member that writes says so at most every ``SAY_S`` seconds, and once when it stops. It is shown as writing until it
 stops, says something, or is silent for ``SHOWN_S``. Bound: ``WRITING_MAX`` members; more are not shown.
@@ -14,7 +14,7 @@ WRITING_MAX = 64
 
 
 class Typing:
-    """``write`` returns a word for the others, if they need one. ``changed`` is set when ``members`` differs."""
+    """``write`` returns a word for the others, if one is needed. ``changed`` is set when ``members`` differs."""
 
     def __init__(self) -> None:
         self._until: dict[int, float] = {}
@@ -23,7 +23,7 @@ class Typing:
 
     @property
     def members(self) -> list[int]:
-        """Those who write, the one that began first in front."""
+        """The members that are writing, the one that began first in front."""
         return list(self._until)
 
     def write(self, going: bool, now: float) -> Writing | None:
@@ -36,7 +36,7 @@ class Typing:
         return Writing(going)
 
     def said(self) -> None:
-        """This member has sent what it wrote, which tells that it stopped."""
+        """This member has sent its message, which shows that it stopped."""
         self._said_at = None
 
     def heard(self, sender: int, going: bool, now: float) -> None:

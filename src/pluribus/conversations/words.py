@@ -1,7 +1,8 @@
-"""The words of conversations on the wire, and what a message is. Everything from outside is decoded here, and bounded.
+"""The words of conversations on the wire, and the form of a message. Everything from outside is decoded here, and
+bounded.
 
 ``Said``, ``Request``, ``Answer`` and ``Writing`` travel in the group of one conversation; the others in the lobby, to
-everybody.
+every member.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ..core.limits import NAME_CHARS_MAX
 BODY_CHARS_MAX = 32_768
 DESCRIPTION_CHARS_MAX = 512
 CLOCK_MAX_S = 1e12
-"""Seconds since 1970, by anybody's clock; later is absurd, and refused."""
+"""Seconds since 1970, by any clock; a later time is refused as absurd."""
 ENTRIES_PER_WORD_MAX = 65_536
 SPANS_PER_WORD_MAX = 65_536
 MEMBERS_MAX = 4_096
-"""Persons in a conversation of whom it is known whether they are in it."""
+"""Persons of a conversation whose membership is known, at most."""
 GROUPS_PER_WORD_MAX = 1_024
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
@@ -38,15 +39,15 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     id: Identity
     parent: Identity | None
     by: Name
-    """The person."""
+    """The person that wrote it."""
     at: float
     """Seconds since 1970, by the writer's clock."""
     body: Annotated[str, msgspec.Meta(max_length=BODY_CHARS_MAX)] | None
-    """None at a member that keeps identities alone; it does not travel so."""
+    """None at a member that keeps identities alone; it is never sent so."""
 
     @property
     def size(self) -> int:
-        """What it costs to keep, about."""
+        """Bytes that it takes to keep, about."""
         return ENTRY_BYTES + (len(self.body) if self.body is not None else 0)
 
 
@@ -66,7 +67,8 @@ class Said(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """What the sender has, of the writers from ``low`` to ``high``: who has more gives it, who has less asks."""
+    """The identities that the sender has, of the writers from ``low`` to ``high``. A member that has more gives them; a
+    member that has fewer asks."""
 
     number: Number
     """Of two requests of a member for one part the greater counts."""
@@ -74,13 +76,13 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=2):
     low: Number
     high: Number
     have: Known
-    """What it needs no more: it has it, or had it and does not want it again."""
+    """Identities that the sender does not need: it has them, or had them and does not want them again."""
     lost: Known = []
-    """What of that it cannot give."""
+    """Those of them that it cannot give."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Messages that the request of ``asker`` lacked. Everybody may use them."""
+    """Messages that the request of ``asker`` lacked. Every member may use them."""
 
     asker: Number
     number: Number
@@ -100,19 +102,19 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     person: Name
     counter: Counter
     here: bool
-    """In the conversation, present or away; or it left."""
+    """True: in the conversation, present or away. False: it left."""
 
 
 class GroupInfo(msgspec.Struct, frozen=True, array_like=True):
-    """A conversation as somebody knows it."""
+    """A conversation, as the sender knows it."""
 
     gid: Name
     description: Annotated[str, msgspec.Meta(max_length=DESCRIPTION_CHARS_MAX)]
     since: float
-    """When it was created. Of two that were created apart under one name, the older description counts."""
+    """When it was created. Of two that were created independently under one name, the older description counts."""
     rows: Annotated[list[Row], msgspec.Meta(max_length=MEMBERS_MAX)] = []
     total: Number = 0
-    """How many rows whoever says this knows; a word may hold some of them."""
+    """How many rows the sender knows; a word may hold only some of them."""
 
     @property
     def members(self) -> list[str]:
@@ -120,13 +122,13 @@ class GroupInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Advertise(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """This person is on the network, again or for the first time: tell it what there is."""
+    """This person is on the network, again or for the first time: tell it the conversations."""
 
     person: Name
 
 
 class Groups(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Conversations that the sender knows of, joined or not."""
+    """Conversations that the sender knows, joined or not."""
 
     groups: Annotated[list[GroupInfo], msgspec.Meta(max_length=GROUPS_PER_WORD_MAX)]
 
@@ -153,7 +155,7 @@ decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
 
 
 def checked_body(body: Any) -> str:
-    """The body itself, or ``BadInput`` that says what one may be."""
+    """The body itself; ``BadInput`` says what a body may be."""
     if not isinstance(body, str):
         raise BadInput(f"a message of a conversation is text, not {type(body).__name__}: encode it, as JSON perhaps")
     if len(body) > BODY_CHARS_MAX:
@@ -162,7 +164,7 @@ def checked_body(body: Any) -> str:
 
 
 def checked_description(text: Any) -> str:
-    """The same for what a conversation is about."""
+    """The description itself; ``BadInput`` says what a description may be."""
     if not isinstance(text, str):
         raise BadInput(f"a description is text, not {type(text).__name__}")
     if len(text) > DESCRIPTION_CHARS_MAX:
@@ -183,7 +185,7 @@ def packed(known: dict[int, Intervals], low: int = 0, high: int = (1 << 63) - 1)
 
 
 def unpacked(known: list[tuple[int, list[Span]]]) -> dict[int, Intervals]:
-    """Intervals by writer; spans that are upside down are none."""
+    """Intervals by writer; a span whose end is before its start is left out."""
     found: dict[int, Intervals] = {}
     for writer, spans in known:
         found.setdefault(writer, Intervals()).update(spans)

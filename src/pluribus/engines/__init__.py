@@ -1,4 +1,4 @@
-"""Bytes to peers: one file an engine, all behind ``core.ports.Engine``; ``engine_for`` picks by URL.
+"""Engines carry bytes to peers: one file an engine, all behind ``core.ports.Engine``; ``engine_for`` chooses by URL.
 
 Engines own sockets and run on the asyncio loop that opens them. They know nothing of members, groups or frames.
 """
@@ -11,7 +11,7 @@ from ..core.url import BusUrl
 
 
 def engine_for(url: BusUrl) -> Engine:
-    """The engine that a URL names, not yet open. Options that it does not know are refused."""
+    """The engine that a URL names, not yet open. Options that the engine does not know are refused."""
     options = dict(url.options)
     engine = _build(url, options)
     if options:
@@ -21,7 +21,7 @@ def engine_for(url: BusUrl) -> Engine:
 
 
 def _build(url: BusUrl, options: dict[str, str]) -> Engine:
-    """Each builder pops the options that it understands."""
+    """Build an engine. Each builder pops the options that it understands."""
     match url.scheme:
         case "inproc":
             from .inproc import InprocEngine

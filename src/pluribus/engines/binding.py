@@ -1,8 +1,8 @@
-"""Where an engine listens: one rule for UDP and TCP.
+"""The address at which an engine listens: one rule for UDP and TCP.
 
-Every process of a bus may use the same URL. The first one takes an address of the URL that is of this machine and
-free; the others listen on a port that the kernel picks and find the first at the URL's addresses. ``bind=`` is a wish
-that is granted or refused, never bent.
+Every process of a bus may use the same URL. The first one takes an address of the URL that is of this machine and free;
+the others listen on a port that the kernel picks and find the first at the URL's addresses. An address given with
+``bind=`` is used or refused, never replaced by another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..core.ports import Address
 from ..core.url import BusUrl, parse_address, whole_number
 
 INTERFACE_CHARS_MAX = 15
-"""Of a name that an IPv6 address may have behind it (IFNAMSIZ)."""
+"""The longest name of an interface, which an IPv6 address may have behind it (IFNAMSIZ)."""
 
 
 def bind_by_url(kind: socket.SocketKind, url: BusUrl, bind: Address | None) -> socket.socket:
-    """A bound, non-blocking socket of this kind, or one sentence that says why not."""
+    """A bound, non-blocking socket of this kind; the error is one sentence that says why not."""
     if bind is not None:
         return bound_socket(kind, bind)
     first = next((host for host in url.hosts if is_local(host)), None)
@@ -68,7 +68,7 @@ def _no_interface(host: str) -> NoInterface:
 
 
 def is_local(address: Address) -> bool:
-    """Whether this machine can listen there; asked of the kernel, on a port that cannot be taken."""
+    """True if this machine can listen there; the kernel is asked, on a port that cannot be taken."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -79,7 +79,8 @@ def is_local(address: Address) -> bool:
 
 
 def check_dialable(addresses: Iterable[Address]) -> None:
-    """A member tells others where it listens: "everywhere" is nowhere that they could send to."""
+    """Refuse addresses that others cannot dial: a member tells others where it listens, and "everywhere" is no
+    target."""
     for host, port in addresses:
         if is_number(host) and ipaddress.ip_address(host).is_unspecified:
             raise BadUrl(f"{host}:{port} is no address that others can dial: name one that `ip address` lists")
@@ -87,8 +88,8 @@ def check_dialable(addresses: Iterable[Address]) -> None:
 
 @lru_cache(maxsize=PEERS_MAX)
 def is_number(host: str) -> bool:
-    """Whether a host is a numeric address. What a peer says of itself must be one: for a name the kernel's call would
-    wait for a name server, and the loop with it. After a ``%`` there may be anything, so that must look like an
+    """True if a host is a numeric address. A peer must give its own address in numbers: for a name the kernel's call
+    would wait for a name server, and block the loop. After a ``%`` there may be anything, so that must look like an
     interface: the kernel's call raises ``TypeError`` for what it cannot encode."""
     try:
         ipaddress.ip_address(host)
@@ -100,8 +101,8 @@ def is_number(host: str) -> bool:
 
 @lru_cache(maxsize=PEERS_MAX)
 def is_within_reach(to: Address, own: Address) -> bool:
-    """Whether the socket of ``own`` can send there. Not all that drive a socket take another family or no port for an
-    error of the network: some raise, one closes the socket."""
+    """True if the socket of ``own`` can send there. Some drivers of sockets do not treat another family, or a missing
+    port, as an error of the network: some raise, one closes the socket."""
     (host, port), six = to, ":" in own[0]
     return 0 < port <= 65_535 and is_number(host) and (":" in host) == six
 
@@ -112,14 +113,14 @@ def bind_option(options: dict[str, str], url: BusUrl) -> Address | None:
 
 
 def packet_option(options: dict[str, str], url: BusUrl, host: str) -> int:
-    """``packet=`` in bytes: what goes over the network in one piece. Unknown networks are taken for an Ethernet, the
+    """``packet=`` in bytes: the largest packet of the network. An unknown network is taken for an Ethernet; the
     loopback interface carries whole datagrams."""
     default = PATH_BYTES_ETHERNET_SIX if ":" in host else PATH_BYTES_ETHERNET
     return _size_option("packet", options, url) or (PATH_BYTES_LOOPBACK if is_loopback(host) else default)
 
 
 def path_option(options: dict[str, str], url: BusUrl) -> int | None:
-    """``path=`` in bytes: the longest datagram. If it is not given, the engine knows best."""
+    """``path=`` in bytes: the longest datagram. If it is not given, the engine decides."""
     return _size_option("path", options, url)
 
 
@@ -134,7 +135,8 @@ def _size_option(name: str, options: dict[str, str], url: BusUrl) -> int | None:
 
 
 DATAGRAM_HEARD_S = 1.5
-"""Members beat three times a second: whoever lives is heard in so long, though several datagrams in a row are lost."""
+"""Seconds in which a living member is received, even if several datagrams in a row are lost: members beat three times a
+second."""
 
 
 def is_loopback(host: str) -> bool:

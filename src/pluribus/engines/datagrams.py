@@ -1,9 +1,9 @@
 """One non-blocking datagram socket on the running loop: the part that the UDP and the multicast engine share.
 
-Sending tries the kernel at once; what it does not take waits in a bounded queue and goes out when the socket is
-writable again. Runs of equally long datagrams go out in one call where the kernel segments (UDP_SEGMENT, Linux 4.18+),
-and come in joined where it coalesces (UDP_GRO); both matter only on paths much shorter than 64 KiB, so ``segment``
-turns them on.
+Sending tries the kernel at once; datagrams that the kernel does not take wait in a bounded queue and go out when the
+socket is writable again. Runs of equally long datagrams go out in one call where the kernel segments (UDP_SEGMENT,
+Linux 4.18+), and come in joined where it coalesces (UDP_GRO); both matter only on paths much shorter than 64 KiB, so
+``segment`` turns them on.
 
 Datagrams that are longer than a packet of the network go as trains of segments (``trains``), which the same two calls
 cut and join.
@@ -54,8 +54,8 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_COALESCED_SIZE.size) if hasattr(socket, "C
 
 
 class DatagramSocket:
-    """Feeds lists of datagrams to ``receive``, counts in ``stats``, says by ``has_room`` when the kernel is
-    full, and when it has room again."""
+    """Feeds lists of datagrams to ``receive``, counts in ``stats``, and calls ``has_room`` when the kernel is full, and
+    when it has room again."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class DatagramSocket:
         segment: bool = False,
         packet_bytes: int = PATH_BYTES_LOOPBACK,
     ) -> None:
-        """``segment``: let the kernel cut and join. ``packet_bytes``: what is longer goes as a train."""
+        """``segment``: let the kernel cut and join. ``packet_bytes``: longer datagrams go as trains."""
         self.sock = sock
         self._writable = True
         self._stats = stats
@@ -105,7 +105,7 @@ class DatagramSocket:
                 stats.datagrams_out += 1
 
     def _send_cut(self, datagrams: Sequence[bytes], to: Address) -> None:
-        """Those that fit a packet in runs, as ever; the others each as a train."""
+        """Send datagrams that fit a packet in runs, as usual; each longer one as a train."""
         start = 0
         for at, datagram in enumerate(datagrams):
             if self._cutter.whole(datagram):
@@ -161,7 +161,7 @@ class DatagramSocket:
         stats.bytes_out += sum(map(len, datagrams)) if sent == len(datagrams) else sum(map(len, datagrams[:sent]))
 
     async def close(self) -> None:
-        """What still waits is handed to the kernel if it takes it now; the rest is counted as dropped."""
+        """Close. Waiting datagrams are sent if the kernel takes them now; the rest is counted as dropped."""
         if self.sock.fileno() < 0:
             return
         self._loop.remove_reader(self.sock.fileno())
@@ -174,7 +174,8 @@ class DatagramSocket:
         self.sock.close()
 
     def _equal_run(self, datagrams: Sequence[bytes], start: int) -> int:
-        """How many from ``start`` one segmented call takes: equally long ones, and a shorter one at the end."""
+        """How many datagrams from ``start`` on one segmented call takes: equally long ones, and a shorter one at the
+        end."""
         size = len(datagrams[start])
         most = min(len(datagrams) - start, SEGMENTS_MAX, DATAGRAM_BYTES_MAX // max(size, 1))
         run = 1
@@ -369,7 +370,8 @@ class PlainDriver(asyncio.DatagramProtocol):
 
 
 def ask_for_buffers(sock: socket.socket) -> int:
-    """Ask for large buffers, by privilege where there is one; return what the receiving side can really hold."""
+    """Ask for large buffers, with privilege if the process has it; returns the size that the receiving side can really
+    hold."""
     for forced, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
         try:
             sock.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
@@ -382,7 +384,7 @@ def ask_for_buffers(sock: socket.socket) -> int:
 
 @cache
 def kernel_segments() -> bool:
-    """Whether this machine's kernel cuts and joins datagrams; asked of a socket of its own."""
+    """True if this machine's kernel cuts and joins datagrams; tested on a socket of its own."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         return _turn_on_segmentation(probe)
     return False
@@ -392,12 +394,12 @@ def kernel_segments() -> bool:
 def teach_allocator() -> None:
     """The C library hands the top of its heap back to the kernel whenever 128 KiB are free there, and every long
     datagram would have the kernel clear its pages again. One large block that is freed at once makes it keep twice as
-    much. Libraries that are otherwise do not mind."""
+    much. Other libraries ignore it."""
     bytearray(KEPT_HEAP_BYTES // 2)
 
 
 def first_train() -> int:
-    """By chance, so that a process that takes the port of another is not taken for it."""
+    """A random first number, so that a process that takes the port of another is not mistaken for it."""
     return int.from_bytes(os.urandom(4), "big")
 
 

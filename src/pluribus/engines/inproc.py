@@ -22,7 +22,7 @@ _numbers = count(1)
 
 
 def _forget() -> None:
-    """In a forked child: the members of the parent stayed there, and the lock may be in the hand of one of them."""
+    """In a forked child: the members of the parent stayed there, and one of them may hold the lock."""
     global _buses_lock
     _buses_lock = threading.Lock()
     _buses.clear()
@@ -72,7 +72,7 @@ class InprocEngine:
             self._hand_over(datagrams, peer)
 
     def set_peers(self, peers: Sequence[Address]) -> None:
-        """The registry reaches everybody by itself."""
+        """Nothing to do: the registry reaches every member by itself."""
 
     async def close(self) -> None:
         with _buses_lock:

@@ -1,20 +1,20 @@
-"""Who is connected with whom over TCP: at most one connection in use for each peer.
+"""TCP connections to peers: at most one connection in use for each peer.
 
-A peer is its *listening* address. A dialler says its own in its first record (``stream.Hello``), so both directions of
-one connection carry the same two names, and an answer goes back the way the question came.
+A peer is identified by its *listening* address. A dialler sends its own in its first record (``stream.Hello``), so both
+directions of one connection have the same two names, and an answer goes back the way the question came.
 
-Dialling is lazy: the first datagram dials, and datagrams wait, bounded, until the other side has said hello in turn.
-Only then does anything else flow, so a connection that loses against another has carried nothing and loses nothing.
+Dialling is lazy: the first datagram dials, and datagrams wait, bounded, until the other side has sent its hello. Only
+then are datagrams sent, so a connection that loses against another has carried nothing and loses nothing.
 
 Two peers that dial each other at once must keep one connection. Rule: the dial of the *smaller* address wins. The
 greater accepts it and gives up its own; the smaller holds the other's unanswered until its own dial ends. It also holds
 a connection of a peer that it is connected with, because that may be the remains of such a race, still on its way when
-the race was decided. A held connection that the other side closes was such remains. One that is still there after
-``HOLD_S``, or when the dial or the connection before it fails, is meant: it is accepted. So both sides agree without a
+the race was decided. If the other side closes a held connection, it was such remains. A held connection that is still
+there after ``HOLD_S``, or when the dial or the connection before it fails, is accepted. So both sides agree without a
 further message, and a network that connects in one direction only still gets its connection.
 
-A peer that cannot be reached costs an attempt now and then: what waited is counted as dropped, and so is what comes
-before the next attempt is due. There are no timers for that; the datagram that comes after it dials.
+A peer that cannot be reached costs an attempt now and then: waiting datagrams are counted as dropped, and so are those
+that come before the next attempt is due. There are no timers for that: the first datagram after that time dials.
 """
 
 from __future__ import annotations
@@ -35,23 +35,25 @@ from .stream import Connection, Hello, joined, record_bytes
 log = logging.getLogger(__name__)
 
 CONNECT_S = 1.0
-"""A host that is down does not answer; if it comes up meanwhile, the kernel would ask it again only after seconds."""
+"""Seconds for a dial. A host that is down does not answer; if it comes up meanwhile, the kernel would try again only
+after seconds."""
 DIAL_S = 5.0
 """The same with TLS and hello."""
 HANDSHAKE_S = 5.0
 HOLD_S = 1.0
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 0.4
-"""Whoever takes over an address must be heard by those who dial it before it may take itself for alone, so nobody backs
-off for long: a dial that is refused at once costs little."""
+"""The longest back-off. A member that takes over an address must be received by members that dial it before it may take
+itself for alone, so the back-off is short: a dial that is refused at once costs little."""
 TCP_HEARD_S = 2.5
-"""A dial just missed, the pause after it, the beat that dials again, and a second for all of that to be slow."""
+"""The sum of a dial just missed, the pause after it, the beat that dials again, and a second in case all of that is
+slow."""
 SETTLED_S = 1.0
-"""A connection that lived this long was a good one: after it the first attempt is made at once."""
+"""A connection that lived this long was good: after it the first attempt is made at once."""
 CLOSE_S = 2.0
 
 
 class _Link:
-    """What is known of one peer."""
+    """The state of one peer."""
 
     __slots__ = ("address", "connection", "dial", "failures", "held", "retry_at", "waiting", "waiting_bytes")
 
@@ -71,7 +73,7 @@ class _Link:
 
 
 class Links:
-    """All links of one engine; the ``Owner`` of their connections. ``hello`` is what this side says of itself."""
+    """All links of one engine; the ``Owner`` of their connections. ``hello`` is this side's first record."""
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class Links:
             link.connection.abort()
 
     def admit(self) -> Connection | None:
-        """A place for somebody who has dialled us, with ``HANDSHAKE_S`` for TLS and hello; None if there is none."""
+        """Room for a peer that has dialled us, with ``HANDSHAKE_S`` for TLS and hello; None if there is none."""
         if len(self._connections) >= TCP_CONNECTIONS_MAX:
             self.stats.errors += 1
             log.info("a connection was refused: there are %d", TCP_CONNECTIONS_MAX)
@@ -155,7 +157,7 @@ class Links:
                 connection.abort()
             await self._all_gone()
 
-    # What connections report (stream.Owner)
+    # Reports of connections (stream.Owner)
 
     def made(self, connection: Connection) -> None:
         self._connections.add(connection)
@@ -229,7 +231,8 @@ class Links:
     # One link
 
     def _link_to(self, address: Address) -> _Link | None:
-        """The link, a new one if need be; None where there are too many, or the address (from afar) is none."""
+        """The link to an address, a new one if need be; None if there are too many links, or if the address (from a
+        peer) is invalid."""
         link = self._links.get(address)
         host, port = address
         if link is None and is_number(host) and 0 < port <= 65_535 and address != self._hello.address:
@@ -248,7 +251,7 @@ class Links:
             self.stats.dropped += len(datagrams)
 
     def _wait(self, link: _Link, datagrams: Sequence[bytes]) -> None:
-        """Keep them for the dial under way, or begin one if it is due."""
+        """Keep datagrams for the dial under way, or dial if the next attempt is due."""
         if link.dial is None:
             if self._loop.time() < link.retry_at or len(self._connections) >= TCP_CONNECTIONS_MAX:
                 self.stats.dropped += len(datagrams)
@@ -259,7 +262,7 @@ class Links:
         link.waiting_bytes += sum(map(record_bytes, fitting))
 
     def _that_fit(self, datagrams: Sequence[bytes], room_bytes: int) -> Sequence[bytes]:
-        """The first ones that fit; the others are counted as dropped."""
+        """The first datagrams that fit; the others are counted as dropped."""
         for count, datagram in enumerate(datagrams):
             room_bytes -= record_bytes(datagram)
             if room_bytes < 0:
@@ -313,7 +316,7 @@ class Links:
         link.retry_at = self._loop.time() + pause_s
 
     def _must_wait(self, link: _Link, hello: Hello) -> bool:
-        """Whether a connection that a peer dialled waits for the outcome of another one."""
+        """True if a connection that a peer dialled must wait for the outcome of another one."""
         if link.connection is not None and link.connection.hello is not None:
             return link.connection.hello.incarnation == hello.incarnation
         return link.dial is not None and self._hello.address < hello.address
@@ -323,7 +326,7 @@ class Links:
             self._adopt(link, connection)
 
     def _adopt(self, link: _Link, connection: Connection) -> None:
-        """From now on this is the connection to that peer; what waited goes out in one write."""
+        """From now on this is the connection to that peer; waiting datagrams go out in one write."""
         before, held, dial = link.connection, link.held, link.dial
         link.connection, link.held, link.retry_at = connection, None, 0.0
         connection.over.set()

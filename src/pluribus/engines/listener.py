@@ -1,7 +1,8 @@
 """The listening side of TCP: accepts, and hands each connection to ``links``, through TLS where there is a context.
 
 asyncio's own server is not used, for two reasons. It forgets connections that it accepted in the turn in which it was
-closed: whoever dialled waits for an answer that nobody will give. And it counts nobody who is still at the handshake.
+closed: the dialler waits for an answer that never comes. And it does not count connections that are still at the
+handshake.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from .stream import Connection
 
 ACCEPTED_PER_WAKE_MAX = 64
 PAUSE_S = 0.1
-"""After the kernel refused to accept, mostly for want of file descriptors."""
+"""Seconds to wait after the kernel refused to accept, mostly for want of file descriptors."""
 
 
 class Listener:
-    """Serves from its making until ``close``. ``sock`` listens and does not block."""
+    """Serves from its creation until ``close``. ``sock`` listens and does not block."""
 
     def __init__(self, sock: socket.socket, links: Links, tls: ssl.SSLContext | None) -> None:
         self._sock = sock
@@ -51,11 +52,11 @@ class Listener:
             await asyncio.wait(tasks)
 
     def _accept(self) -> None:
-        """All who wait, up to a bound, so that data is not held up by a crowd at the door."""
+        """Accept waiting connections, up to a bound, so that a crowd of diallers does not delay data."""
         for _ in range(ACCEPTED_PER_WAKE_MAX):
             try:
                 sock, _ = self._sock.accept()
-            except (BlockingIOError, ConnectionError):  # nobody, or somebody who is already gone
+            except (BlockingIOError, ConnectionError):  # no connection waits, or it is already gone
                 return
             except OSError:
                 self._links.stats.errors += 1

@@ -80,7 +80,7 @@ class MulticastEngine:
 
     @property
     def places(self) -> tuple[Address, ...]:
-        """With the interface: the same group on another one is another bus."""
+        """Includes the interface: the same group on another interface is another bus."""
         return ((f"{self.group[0]}%{self._interface}", self.group[1]),)
 
     @property
@@ -124,7 +124,7 @@ class MulticastEngine:
             self._direct.send(datagrams, self.group)
 
     def set_peers(self, peers: Sequence[Address]) -> None:
-        """The medium reaches everybody by itself."""
+        """Nothing to do: the medium reaches every member by itself."""
 
     async def close(self) -> None:
         drivers, self._direct, self._shared = (self._direct, self._shared), None, None
@@ -155,7 +155,7 @@ class MulticastEngine:
 
 
 def group_of(bus: str) -> Address:
-    """The group address (in 239.192.0.0/14, for use inside an organisation) and port that a bus's name stands for."""
+    """The group address (in 239.192.0.0/14, for use inside an organisation) and port of a bus's name."""
     digest = int.from_bytes(blake2b(bus.encode(), digest_size=8).digest(), "big")
     host = ipaddress.IPv4Address(int(ipaddress.IPv4Address("239.192.0.0")) + digest % (1 << 18))
     return (str(host), PORT_FIRST + (digest >> 18) % PORT_COUNT)
@@ -166,7 +166,7 @@ class _Instruction(ctypes.Structure):
 
 
 def _refuse_own(sock: socket.socket, own: Address) -> bool:
-    """Have the kernel throw away what comes from ``own``; false where it cannot."""
+    """Have the kernel drop datagrams from ``own``; false where it cannot."""
     load_word, load_half, jump_equal, answer, network = 0x20, 0x28, 0x15, 0x06, 0xFFF0_0000  # SKF_NET_OFF
     source = int(ipaddress.IPv4Address(own[0]))
     program = (_Instruction * 6)(

@@ -1,17 +1,18 @@
 """A bus carried by a NATS server or cluster, through nats-py (the extra ``pluribus[nats]``).
 
-Subjects follow from the bus's name: ``pluribus.BUS.all`` reaches everybody, ``pluribus.BUS.to.TOKEN`` one member, whose
-address is its random token. The reply subject of a message tells the sender's token. For a message to one member it is
-that inbox itself, so that the server answers "no responders" there when the member is gone; for a message to all it
-is a subject that nobody listens on, since an empty bus is no loss.
+Subjects follow from the bus's name: ``pluribus.BUS.all`` reaches every member, ``pluribus.BUS.to.TOKEN`` one member,
+whose address is its random token. The reply subject of a message has the sender's token. For a message to one member
+the reply subject is the sender's inbox itself, so that the server answers "no responders" there when the member is
+gone; for a message to all it is a subject without listeners, since an empty bus is no loss.
 
 Our ``send`` is a call and nats-py's ``publish`` a coroutine. One writer task stands between them, with a bounded queue:
-order is kept, what has gathered goes out in one turn, and a server that takes no more stops the writer, not the caller.
-While the connection is lost the queue waits for nats-py to reconnect; what exceeds it is counted as dropped.
+order is kept, gathered datagrams go out in one turn, and a server that takes no more stops the writer, not the caller.
+While the connection is lost the queue waits for nats-py to reconnect; datagrams beyond its bound are counted as
+dropped.
 
-When the server itself ends the connection and says why, as to one that is no longer let in, nats-py gives up. That may
-last, so nobody waits for it: what is sent meanwhile is dropped, and a new connection is tried until there is one. It is
-the same if the server says so only to who comes back after a lost connection.
+When the server itself ends the connection with a reason, for instance because the client is not allowed any more,
+nats-py gives up. That may last, so no sender waits: datagrams sent meanwhile are dropped, and a new connection is tried
+until there is one. The same happens if the server gives the reason only when a client reconnects.
 
 Datagrams from one member arrive in order on each subject, none lost while the connections last; the server cuts off a
 member that does not read for long. Between ``all`` and ``to`` there is no order.
@@ -46,17 +47,17 @@ CONNECT_S = 2
 RECONNECT_S = 0.25
 RETURN_S = 1.0
 LOOK_S = 1.0
-"""nats-py may give up without a word, when the server resets the connection while it is being closed. Whoever publishes
-then waits for ever, so somebody looks now and then."""
+"""nats-py may give up silently, when the server resets the connection while it is being closed. A task that publishes
+would then wait for ever, so a check runs at this interval."""
 CLOSE_S = 2
 HANG_UP_S = 0.2
 HIGH_WATER_BYTES = 1 << 20
-"""Of the queue, and again of what nats-py holds; above it data should wait for ``room``."""
+"""Bytes of the queue, and again of nats-py's buffer; above it data should wait for ``room``."""
 TOKEN_BYTES = 8
 
 
 class _NobodyThereError(Exception):
-    """Raised through nats-py, which would go on trying for ever, when each server has failed once at opening."""
+    """Raised through nats-py when each server has failed once at opening; else nats-py would try for ever."""
 
 
 class _InClearError(ConnectionError):
@@ -67,7 +68,7 @@ class NatsEngine:
     name = "nats"
     broadcasts = True
     local = False
-    """Whoever reaches the server is on the bus, from wherever."""
+    """Every client of the server is on the bus, wherever it is."""
     heard_s = DATAGRAM_HEARD_S
 
     def __init__(self, url: BusUrl, secure: dict[str, Any]) -> None:
@@ -137,7 +138,7 @@ class NatsEngine:
                 self._gather(bytes(datagram), self.address)
         elif token.isalnum():
             self._put(datagrams, self._to + token, self._to + self.address[0])
-        else:  # an address from afar that is none of ours
+        else:  # an address from a peer that is none of ours
             self.stats.dropped += len(datagrams)
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
@@ -145,7 +146,7 @@ class NatsEngine:
         self._put(datagrams, self._all, self._from + self.address[0])
 
     def set_peers(self, peers: Sequence[Address]) -> None:
-        """The server reaches everybody by itself."""
+        """Nothing to do: the server reaches every member by itself."""
 
     async def close(self) -> None:
         if self._closing is None:
@@ -178,7 +179,8 @@ class NatsEngine:
         self._wake.set()
 
     async def _write(self, client: Client) -> None:
-        """Publish what waits. ``publish`` stops us only while nats-py has its fill of what the server does not take."""
+        """Publish waiting datagrams. ``publish`` blocks only while nats-py's buffer is full of data that the server
+        does not take."""
         import nats.errors
 
         queue = self._queue
@@ -206,7 +208,7 @@ class NatsEngine:
     # Receiving
 
     async def _on_message(self, message: Msg) -> None:
-        """nats-py calls this for all that one read brought and does not give up the turn: a list gathers."""
+        """nats-py calls this for every message of one read without giving up the turn: a list gathers them."""
         source = self._sources.get(message.reply) or self._source_of(message)
         if source is None:
             return
@@ -216,7 +218,7 @@ class NatsEngine:
         self._gather(message.data, source)
 
     def _source_of(self, message: Msg) -> Address | None:
-        """Who sent it; None for the server's "no responders" and for what strangers publish on our subjects."""
+        """The sender; None for the server's "no responders" and for messages of strangers on our subjects."""
         reply = message.reply
         for prefix in (self._to, self._from):
             token = reply.removeprefix(prefix)
@@ -267,7 +269,7 @@ class NatsEngine:
                 )
                 for subject in (self._all, self._to + self.address[0]):
                     await client.subscribe(subject, cb=self._on_message, pending_bytes_limit=self.buffer_bytes)
-                await _settle(client, CONNECT_S)  # the server knows what we listen to before anybody hears of us
+                await _settle(client, CONNECT_S)  # the server knows our subscriptions before any member learns of us
         except (_NobodyThereError, nats.errors.Error, OSError) as error:
             refusal = _refusal(error.__cause__ or error, where)
         except asyncio.CancelledError:
@@ -309,7 +311,7 @@ class NatsEngine:
             self._looking = self._loop.call_later(LOOK_S, self._look, client)
 
     def _give_up(self, client: Client) -> None:
-        """If it was not this member who closed it, nats-py will not reconnect, or not soon."""
+        """If this member did not close the connection, nats-py will not reconnect, or not soon."""
         if client is not self._client or self._writer is None or self._closing is not None:
             return
         log.warning("the NATS server closed the connection (%s): trying again until it lets us in", client.last_error)
@@ -345,7 +347,7 @@ class NatsEngine:
         client = self._client
         if client is None or self._writer is None:
             return
-        import nats.errors  # not before: one that was never opened may be closed where nats-py is missing
+        import nats.errors  # not before: an engine that was never opened may be closed where nats-py is missing
 
         if client.is_connected:
             with suppress(TimeoutError):
@@ -364,8 +366,8 @@ class NatsEngine:
 
 
 def _new_client(secure: dict[str, Any]) -> Client:
-    """With ``ca=``, one that says nothing to a server that offers no TLS; nats-py itself would go on in clear, and
-    whoever sits between could have it so."""
+    """A new client. With ``ca=`` it sends nothing to a server that offers no TLS; nats-py itself would go on in clear,
+    and an attacker between the two could cause that."""
     from nats.aio.client import Client
 
     class ThoroughClient(Client):
@@ -386,7 +388,7 @@ def _new_client(secure: dict[str, Any]) -> Client:
 
 
 def _lets_nobody_in(error: BaseException) -> bool:
-    """Whether a server wants another token than ours, or one at all."""
+    """True if a server wants another token than ours, or wants one at all."""
     return "authorization" in str(error).lower()
 
 
@@ -403,7 +405,7 @@ def _refusal(error: BaseException, where: str) -> Unreachable:
 
 
 async def _settle(client: Client, timeout_s: int) -> None:
-    """The server has done all that we asked for.
+    """Returns when the server has done everything that we asked for.
 
     One flush is not enough: nats-py writes its PING at once, ahead of commands that wait for its flusher task. By the
     time of the answer the flusher has had its turn, so a second PING is behind them.
@@ -413,7 +415,7 @@ async def _settle(client: Client, timeout_s: int) -> None:
 
 
 async def _hang_up(client: Client, timeout_s: float) -> None:
-    """Bounded, because nats-py waits for the end of connections that never began, as after a failed handshake."""
+    """Bounded, because nats-py would wait for the end of connections that never began, as after a failed handshake."""
     from nats.errors import Error
 
     with suppress(Error, OSError):

@@ -1,4 +1,5 @@
-"""Names of a URL become numbers once, at opening: peers know each other by number, and no send asks a name server."""
+"""Names of a URL become numeric addresses once, at opening: peers know each other by number, and no send asks a name
+server."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 async def numeric(hosts: Sequence[Address]) -> tuple[Address, ...]:
-    """The hosts with numeric addresses, without repetition; one that has none is left out, unless none is left."""
+    """The hosts with numeric addresses, without repetition; a host that has none is left out, unless none is left."""
     found: dict[Address, None] = {}
     nameless: list[str] = []
     for host, port in hosts:

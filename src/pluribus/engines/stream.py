@@ -1,11 +1,11 @@
-"""One TCP connection: records in, records out. ``links`` decides whom it leads to and what it is used for.
+"""One TCP connection: records in, records out. ``links`` decides its peer and its use.
 
 A record is a length of four bytes, big-endian, and that many bytes. The first record of each direction is a ``Hello``:
-who speaks, by listening address and incarnation, and of which bus. Every later one is a datagram.
+the sender, by listening address and incarnation, and its bus. Every later record is a datagram.
 
 Reading fills one buffer that the connection owns; all records that a read completed go up in one list. A length is
-checked before room is made for it, and until the hello came the buffer is tiny: a stranger costs half a KiB and a
-place among ``TCP_CONNECTIONS_MAX``, for a few seconds. Whoever sends what is no record of ours is cut off and counted;
+checked before room is made for it, and until the hello came the buffer is tiny: a stranger costs half a KiB and a place
+among ``TCP_CONNECTIONS_MAX``, for a few seconds. A peer that sends bytes which are no record is cut off and counted;
 nothing that a peer does raises into the loop.
 """
 
@@ -32,7 +32,8 @@ READ_BUFFER_BYTES = 256 << 10
 HIGH_WATER_BYTES = 1 << 20
 """Above this, data should wait for ``room``; control may go on up to ``ENGINE_QUEUE_BYTES_MAX``."""
 UNANSWERED_MS_MAX = 15_000
-"""Bytes that nobody takes for this long end the connection, so that a stalled peer does not hold up the others."""
+"""Seconds after which bytes that the peer does not read end the connection, so that a stalled peer does not delay the
+others."""
 
 _LENGTH = struct.Struct(">I")
 _HELLO = struct.Struct(">4sQQH")
@@ -40,7 +41,8 @@ _RECORD_BYTES_MAX = _LENGTH.size + DATAGRAM_BYTES_MAX
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Who speaks. The incarnation is random: a restarted process at the same address is somebody else."""
+    """The sender of a connection. The incarnation is random: a restarted process at the same address is another
+    peer."""
 
     bus: int
     incarnation: int
@@ -52,7 +54,7 @@ class Hello(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, body: bytes) -> Hello:
-        """The host must be numeric: a stranger is not to make us ask a name server."""
+        """Decode a hello. The host must be numeric: a stranger must not make us ask a name server."""
         try:
             magic, bus, incarnation, port = _HELLO.unpack_from(body)
             host = body[_HELLO.size :].decode("ascii")
@@ -64,7 +66,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """What a connection reports, and to whom."""
+    """The receiver of a connection's reports."""
 
     def made(self, connection: Connection) -> None: ...
     def greeted(self, connection: Connection, hello: Hello) -> None: ...
@@ -76,7 +78,7 @@ class Owner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """``dialled`` is the address that we dialled, None where the peer did; ``hello`` is the peer's, once known."""
+    """``dialled`` is the address that we dialled, None if the peer dialled; ``hello`` is the peer's, once known."""
 
     def __init__(self, owner: Owner, dialled: Address | None) -> None:
         self.dialled = dialled
@@ -97,14 +99,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def backlog_bytes(self) -> int:
-        """What the kernel has not taken yet."""
+        """Bytes that the kernel has not taken yet."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def finish(self) -> None:
-        """Flush, say that nothing more comes, and end when the other side has read it.
+        """Flush, send the end of the stream, and close when the other side has read everything.
 
-        Closing at once would not do: a kernel that still has unread bytes answers with a reset, which throws away what
-        is on its way to the peer.
+        Closing at once would not do: a kernel that still has unread bytes answers with a reset, which throws away bytes
+        on their way to the peer.
         """
         transport = self._transport
         if transport is None or self.cut:
@@ -145,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.received(datagrams, size_bytes)
 
     def eof_received(self) -> None:
-        """The transport closes itself, after what it still has to write."""
+        """The transport closes itself when it has written the rest."""
 
     def pause_writing(self) -> None:
         self._owner.paused(self)
@@ -160,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.lost(self)
 
     def _greet(self) -> bool:
-        """Take the hello if it is whole; true when datagrams may follow."""
+        """Take the hello if it is complete; true when datagrams may follow."""
         view, end = self._view, self._end
         if end < _LENGTH.size:
             return False

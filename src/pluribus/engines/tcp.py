@@ -1,10 +1,10 @@
 """TCP: reliable while a connection lives, one connection for each pair of peers, TLS where the URL names certificates.
 
-Datagrams to one peer arrive whole, in order and once, as long as the connection lasts. What was under way when it broke
-is lost: reliability lives above. ``send_all`` goes one by one to the URL's hosts and to the peers.
+Datagrams to one peer arrive whole, in order and once, as long as the connection lasts. Datagrams under way when it
+breaks are lost: layers above add reliability. ``send_all`` goes one by one to the URL's hosts and to the peers.
 
-``stream`` is one connection and its bytes, ``listener`` accepts, ``links`` decides which connection leads to whom,
-``tls`` reads certificates; here are the URL, the address and the port of ``core``.
+``stream`` is one connection and its bytes, ``listener`` accepts, ``links`` decides which connection leads to which
+peer, ``tls`` reads certificates; here are the URL, the address and the port of ``core``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Mutual TLS from PEM files: both sides show a certificate of the bus's own authority, or there is no connection.
 
-Host names are not compared: processes of a bus come and go on any address, so what counts is that the authority named
-by ``ca=`` signed the certificate. That authority must therefore be the bus's own, never a public one.
+Host names are not compared: processes of a bus come and go on any address, so a certificate is valid if the authority
+named by ``ca=`` signed it. That authority must therefore be the bus's own, never a public one.
 """
 
 from __future__ import annotations

@@ -1,21 +1,19 @@
 """Trains: a datagram of up to 60,000 bytes over packets of 1,500, cut and joined mostly by the kernel.
 
-Theory of operation
--------------------
-What a frame costs above is paid once a datagram, so datagrams should be long; what a network carries in one packet is
-short. IP would cut a long datagram itself, but its fragments are dropped by many a firewall and put together by kernels
-within narrow bounds. So the engine cuts, and the kernel does the work: a long datagram is handed over in one call, with
-a head before every segment (UDP_SEGMENT), leaves as packets that each carry a head, and mostly arrives in one call,
-joined again (UDP_GRO).
+Theory of operation ------------------- The layers above have costs for each datagram, so datagrams should be long; the
+packets of a network are short. IP would cut a long datagram itself, but its fragments are dropped by many a firewall
+and put together by kernels within narrow bounds. So the engine cuts, and the kernel does the work: a long datagram is
+handed over in one call, with a head before every segment (UDP_SEGMENT), leaves as packets that each carry a head, and
+mostly arrives in one call, joined again (UDP_GRO).
 
 A head says which train its segment is of, its place and how many there are. Segments that come together, in order and
 complete, are joined at once. Others wait for the rest: bounded in number and bytes, the oldest gives way. One lost
-segment loses its datagram, as with fragments of IP; whoever needs more has a layer that repeats.
+segment loses its datagram, as with fragments of IP; a reliable layer above repeats it.
 
 A datagram that begins like a head is sent as a train of one, so nothing is mistaken.
 
 The loopback interface carries datagrams of 60,000 bytes, and trains of them as well: a few long messages then share a
-frame, and what a frame costs above is paid once for all of them.
+frame, and its cost in the layers above is paid once for all of them.
 """
 
 from __future__ import annotations
@@ -35,18 +33,18 @@ HEAD_BYTES = _HEAD.size
 VERSION = 1
 
 Buffers = list[bytes | memoryview]
-"""Heads and what they head, by turns: segments without a copy."""
+"""Heads and their segments, alternating: segments without a copy."""
 
 
 class Cutter:
-    """The sending side of one socket. ``packet_bytes`` is what a packet carries, heads included."""
+    """The sending side of one socket. ``packet_bytes`` is the size of a packet, heads included."""
 
     def __init__(self, packet_bytes: int, first: int) -> None:
         self.packet_bytes = packet_bytes
         self._numbers = count(first)
 
     def whole(self, datagram: bytes) -> bool:
-        """Whether it goes as it is."""
+        """True if a datagram is sent as it is."""
         return len(datagram) <= self.packet_bytes and datagram[:1] != MARKED
 
     def cut(self, datagram: bytes) -> Buffers:
@@ -79,7 +77,7 @@ class Joiner:
         """Datagrams that were given up because not all of their segments came."""
 
     def whole(self, came: list[Datagram]) -> list[Datagram]:
-        """The datagrams among what came one by one: mostly all of it."""
+        """The datagrams among those that came one by one: mostly all of them."""
         if not any(data[:1] == MARKED for data, _ in came):
             return came
         got: list[Datagram] = []
@@ -88,7 +86,8 @@ class Joiner:
         return got
 
     def take(self, data: bytes, size: int, source: Address, got: list[Datagram]) -> None:
-        """What one call received, in segments of ``size`` bytes, the last perhaps shorter; datagrams go to ``got``."""
+        """Take the bytes of one call, in segments of ``size`` bytes, the last perhaps shorter; datagrams go to
+        ``got``."""
         if not data:
             got.append((data, source))
             return

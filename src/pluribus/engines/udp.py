@@ -109,7 +109,7 @@ class Writable(Protocol):
 
 
 def notes_room(engine: Writable, room: Callable[[], None]) -> Callable[[bool], None]:
-    """How an engine's driver says whether the kernel takes more; ``room`` is called when it does again."""
+    """How an engine's driver reports whether the kernel takes more; ``room`` is called when it does again."""
 
     def note(writable: bool) -> None:
         engine.writable = writable
@@ -128,8 +128,8 @@ async def drive(
     plain: bool,
     sizes: tuple[int, int],
 ) -> DatagramSocket | PlainDriver:
-    """The fast driver, or the plain one where it was asked for or the loop cannot watch a socket. ``sizes`` are those
-    of the longest datagram and of a packet."""
+    """The fast driver; the plain one if the URL asks for it or the loop cannot watch a socket. ``sizes`` are those of
+    the longest datagram and of a packet."""
     path_bytes, packet_bytes = sizes
     if not plain:
         loop = asyncio.get_running_loop()
@@ -144,8 +144,9 @@ async def drive(
 
 
 def longest(path_bytes: int | None, packet_bytes: int) -> tuple[int, int]:
-    """What was asked for; else long datagrams where the kernel cuts them into packets, and packets elsewhere. And the
-    longest of all: one lost packet loses it whole, so it is long only where packets are that are hardly ever lost."""
+    """The length that the URL asks for; else long datagrams where the kernel cuts them into packets, and packets
+    elsewhere. The longest datagrams are used only on networks that hardly ever lose a packet, because one lost packet
+    loses the whole datagram."""
     if path_bytes is not None:
         return path_bytes, path_bytes
     if packet_bytes == PATH_BYTES_LOOPBACK:
@@ -163,7 +164,7 @@ def check_sizes(datagrams: Sequence[bytes], path_bytes: int) -> None:
 
 
 def driver_option(options: dict[str, str], url: BusUrl) -> bool:
-    """Whether the plain driver was asked for."""
+    """True if the URL asks for the plain driver."""
     driver = options.pop("driver", "fast")
     if driver not in ("fast", "plain"):
         raise BadUrl(f"{url.text!r}: driver={driver} is unknown; use fast or plain")

@@ -7,8 +7,8 @@
                                          ├─► sql         a WHERE clause for SQLite or PostgreSQL
                                          └─► spark       a column
 
-``tree.py`` is the language, ``events.py`` what a filter sees of an event, ``numbers.py`` what computing means. The four
-give the same answer for the same event, unknown included; one test-suite holds them to it.
+``tree.py`` is the language, ``events.py`` the view of an event that filters have, ``numbers.py`` the arithmetic. The
+four give the same answer for the same event, unknown included; one test-suite holds them to it.
 
 For rooms that have conditions of their own (row patterns): ``grammar.parse_tree(text, navigation={"PREV": None,
 "COUNT": Kind.NUMBER})`` takes functions that say *which* row a field is of. They end up in ``Field.via``, the outermost

@@ -1,9 +1,9 @@
 """Does one filter cover another? ``covers(f, g)``: every event that matches g matches f.
 
-Brokers use it to forward a subscription only where no wider one went before; a subscriber who has f needs no g.
+Brokers use it to forward a subscription only where no wider one went before; a subscriber with f does not need g.
 
 It is sound: a yes is always right. It is not complete, since deciding it exactly would take exponential time; a no
-means "not that I can see". g is taken apart into alternatives, and each must imply f. What a conjunction says about one
+means "not proved". g is taken apart into alternatives, and each must imply f. What a conjunction says about one
 *subject* (a field, or an expression that is compared with constants) is gathered as *facts*: an interval, a set of
 values that it is one of, values that it is not, patterns that it matches. A condition is implied if the facts about its
 subject leave nothing else, or if the conjunction contains it, or if the facts contradict each other.
@@ -54,7 +54,7 @@ _IMPLIED = {
     ">=": (">=",),
     "<>": ("<>",),
 }
-"""What a comparison of two sides says of the same two sides."""
+"""A comparison of two sides, and the comparisons of the same sides that follow from it."""
 
 
 def covers(wide: Node, narrow: Node) -> bool:
@@ -69,7 +69,7 @@ def covers(wide: Node, narrow: Node) -> bool:
 
 
 class _Subject:
-    """What is known of one value: between ``low`` and ``high``, perhaps one of ``among``, none of ``excluded``."""
+    """The facts about one value: between ``low`` and ``high``, perhaps one of ``among``, none of ``excluded``."""
 
     def __init__(self) -> None:
         self.low: Any = None
@@ -156,7 +156,7 @@ _HOLDS: dict[str, Any] = {
 
 
 def _contained(pieces: Pieces, wanted: Pieces) -> bool:
-    """Whether every text that matches the one matches the other, for the other a start, an end or a part."""
+    """True if every text that matches ``pieces`` matches ``wanted``, if ``wanted`` is a start, an end or a part."""
     if pieces == wanted:
         return True
     first, last = (pieces[0], pieces[-1]) if pieces else (None, None)
@@ -171,7 +171,7 @@ def _contained(pieces: Pieces, wanted: Pieces) -> bool:
 
 
 class _Facts:
-    """What a conjunction says."""
+    """The facts of a conjunction."""
 
     def __init__(self, conjunction: tuple[Node, ...]) -> None:
         self._terms = set(conjunction)
@@ -287,7 +287,7 @@ def _circle(node: Node) -> tuple[tuple[Node, Node], tuple[float, float]] | None:
 
 
 def _is_of_values(term: Node) -> bool:
-    """Whether it can only be true if all its fields are there. Not so for IS, and for conditions inside of it."""
+    """True if it can only be true when all its fields are there. Not so for IS, and for conditions inside of it."""
     inner = term.term if isinstance(term, Not) else term
     if isinstance(inner, IsNull | IsTruth | And | Or):
         return False

@@ -1,4 +1,4 @@
-"""What a filter sees of an event.
+"""The view of an event that a filter has.
 
 An event is a mapping, a ``msgspec.Struct``, a dataclass or a named tuple, and its fields may be such again. Nothing
 else of an object is looked at: no attribute that is not a declared field, no method. So a filter from a stranger runs
@@ -83,12 +83,12 @@ def read_path(event: Any, path: Path) -> Any:
 
 
 def number(value: Any) -> float:
-    """The number that a value is, or NaN."""
+    """The number of a value, or NaN if it is none."""
     kind = value.__class__
     if kind is float:
         return value  # type: ignore[no-any-return]
     if kind is int:
-        return value if INT_MIN <= value <= INT_MAX else _rounded(value)  # as constants are, and databases do it
+        return value if INT_MIN <= value <= INT_MAX else _rounded(value)  # as with constants and in databases
     if value is None or kind is bool or kind is str:
         return NAN
     if isinstance(value, Enum):
@@ -132,7 +132,7 @@ def boolean(value: Any) -> bool | None:
 
 
 def absent(value: Any) -> bool:
-    """Null: none at all, or not a number."""
+    """True if a value is null: None, missing, or NaN."""
     if value is None or value is msgspec.UNSET:
         return True
     if isinstance(value, float):
@@ -143,7 +143,7 @@ def absent(value: Any) -> bool:
 
 
 def compare_any(operator: str, left: Any, right: Any) -> bool | None:
-    """Two fields of which the filter does not tell the kind: comparable if they are of the same one."""
+    """Compare two fields of unknown kind: they are comparable if they are of the same kind."""
     for read in (number, text, boolean):
         ours, others = read(left), read(right)
         if not absent(ours) and not absent(others):
@@ -154,7 +154,7 @@ def compare_any(operator: str, left: Any, right: Any) -> bool | None:
 
 
 def same(left: bool | None, right: bool | None) -> bool | None:
-    """Whether two conditions are both true or both false."""
+    """True if both conditions are true, or both false."""
     return None if left is None or right is None else left is right
 
 
@@ -176,9 +176,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def document(event: Any) -> dict[str, Any]:
-    """What a filter sees of an event, as JSON for a column in a database: all four compilations agree on it.
+    """The view of an event that a filter has, as JSON for a column in a database: all four compilations agree on it.
 
-    Of values that are neither null, truth, number, text nor fields again, only that they are there is kept: as ``[]``.
+    A value that is neither null, truth, number, text nor an object with fields is kept as ``[]``: it is only known to
+    be there.
     """
     return _fields(event, DOCUMENT_STEPS_MAX)
 

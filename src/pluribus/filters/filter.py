@@ -32,9 +32,9 @@ from .tree import (
 
 
 class Filter:
-    """A condition on events. Made by ``parse`` or by a template; immutable; equal if it says the same.
+    """A condition on events. Made by ``parse`` or by a template; immutable; two filters are equal if their trees are.
 
-    ``str(filter)`` is SQL that parses to an equal filter. A filter that asks for ``NOW()`` needs to be told the time:
+    ``str(filter)`` is SQL that parses to an equal filter. A filter with ``NOW()`` needs a clock:
     ``predicate(now=clock.now)``.
     """
 
@@ -62,11 +62,11 @@ class Filter:
 
     @property
     def fields(self) -> dict[Path, Kind]:
-        """The fields that it reads, and what it takes them for."""
+        """The fields that it reads, and their kinds."""
         return {node.path: node.kind for node in walk(self.tree) if isinstance(node, Field)}
 
     def matches(self, event: Any) -> bool:
-        """Whether the filter is true for an event; false and unknown are both no."""
+        """True if the filter is true for an event; False if it is false or unknown."""
         if self._predicate is None:
             self._predicate = compile_predicate(self.tree)
         return self._predicate(event)
@@ -78,13 +78,13 @@ class Filter:
         return False if compile_predicate(Not(self.tree))(event) else None
 
     def covers(self, other: Filter) -> bool:
-        """Whether every event that matches the other matches this one. A yes is right; a no may be "cannot tell"."""
+        """True if every event that matches the other matches this one. A yes is right; a no may mean "cannot tell"."""
         from .covering import covers
 
         return covers(self.tree, other.tree)
 
     def partial(self, known: Mapping[str, Any]) -> Filter:
-        """What is left of it for events that have these values; ``None`` is a value that is known to be null."""
+        """The rest of the filter for events that have these values; ``None`` means a value that is known to be null."""
         from .partial import partial
 
         return Filter(partial(self.tree, known))
@@ -95,7 +95,7 @@ class Filter:
 
 
 def parse(text: str, *, type: type | None = None) -> Filter:
-    """The filter that a text says, or ``BadFilter`` with position, reason and remedy.
+    """Parse a text; ``BadFilter`` has position, reason and remedy.
 
     With ``type``, a struct or dataclass of events, fields that it does not have and values of other kinds are refused.
     """
@@ -107,7 +107,7 @@ def parse(text: str, *, type: type | None = None) -> Filter:
 
 
 class Template:
-    """A text with parameters, ``:name``; ``bind`` gives them values. Values never become SQL, so none can break out.
+    """A text with parameters, ``:name``; ``bind`` gives them values. Values never become SQL text.
 
     Parsing takes a fifth of a millisecond, binding a hundredth: make many filters of a shape from one template.
     """
@@ -173,7 +173,7 @@ def _asks_for_now(tree: Node) -> bool:
 
 
 def _parameters_are_plain(tree: Node) -> bool:
-    """Whether every parameter is compared with a field and nothing else, so that binding leaves nothing to compute."""
+    """True if every parameter is compared with a field and nothing else, so that binding leaves nothing to compute."""
     parents = [node for node in walk(tree) if any(isinstance(child, Parameter) for child in children(node))]
     return all(
         isinstance(node, Compare) and any(isinstance(side, Field) for side in (node.left, node.right))
@@ -182,7 +182,7 @@ def _parameters_are_plain(tree: Node) -> bool:
 
 
 def constant(value: Any) -> Constant | None:
-    """A value of a program as a constant of the language; ``None`` if it cannot be one."""
+    """A Python value as a constant of the language; ``None`` if it cannot be one."""
     if isinstance(value, bool):
         return Constant(value, Kind.BOOLEAN)
     if isinstance(value, str):

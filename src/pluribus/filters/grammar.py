@@ -1,4 +1,5 @@
-"""From SQL text to a tree: sqlglot reads the syntax, this takes what belongs to the language and refuses the rest.
+"""From SQL text to a tree: sqlglot parses the text; this module takes the constructs of the language and refuses the
+rest.
 
 sqlglot reads far more SQL than a filter has, of all dialects. So every construct that is not named here is refused,
 with its position. The length and the nesting are checked before anything recursive runs.
@@ -71,7 +72,8 @@ _PARTS: dict[type[exp.Expr], frozenset[str] | set[str]] = {
     exp.Star: set(),
     exp.CurrentTimestamp: set(),
 }
-"""What there is, each with the parts that are understood: a part more may change the meaning (NOT in NOT LIKE did)."""
+"""The constructs of the language, each with the parts that are understood: a further part may change the meaning (NOT
+in NOT LIKE did)."""
 UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
 
 Navigation = Mapping[str, Kind | None]
@@ -105,7 +107,7 @@ def _null(token: Token) -> exp.Null:
 
 
 def parse_tree(text: str, *, schema: Schema | None = None, navigation: Navigation | None = None) -> tuple[Node, Kinds]:
-    """The tree of a text, and what it tells about the kinds of its fields and parameters. Raises ``BadFilter``."""
+    """The tree of a text, with the kinds of its fields and parameters. Raises ``BadFilter``."""
     if len(text) > FILTER_CHARS_MAX:
         reason = f"the filter has {len(text):,} characters, more than {FILTER_CHARS_MAX:,}"
         raise BadFilter.at(text, FILTER_CHARS_MAX + 1, reason, "use IN for long lists, or several subscriptions")
@@ -117,7 +119,7 @@ def parse_tree(text: str, *, schema: Schema | None = None, navigation: Navigatio
 
 
 def parse_value(text: str, *, schema: Schema | None = None, navigation: Navigation | None = None) -> Node:
-    """The tree of a text that need not be a condition: what row patterns measure. Raises ``BadFilter``."""
+    """The tree of a text that need not be a condition, for measures of row patterns. Raises ``BadFilter``."""
     tokens = read_tokens(text)
     _nesting(text, tokens)
     syntax = _syntax(text, tokens)
@@ -204,7 +206,7 @@ def _complaint(text: str, error: ParseError) -> tuple[int, str, str]:
 
 
 class _Taking:
-    """One text being taken: the tree from sqlglot's, and the kinds that it implies."""
+    """Takes one text: the tree from sqlglot's, and the kinds that it implies."""
 
     def __init__(self, text: str, schema: Schema | None, navigation: Navigation) -> None:
         self.text = text
@@ -518,6 +520,7 @@ def _put_on_fields(node: Value, step: tuple[str, int]) -> Value:
 
 
 def _start(syntax: Any) -> int:
-    """Where a construct begins: sqlglot knows it of names and constants only, so the first of those in it."""
+    """The place where a construct begins. sqlglot knows the places of names and constants only, so this is that of the
+    first of them."""
     starts = [part.meta["start"] for part in syntax.walk() if "start" in part.meta]
     return min(starts, default=0)

@@ -1,8 +1,8 @@
-"""What a filter tells about the kinds of its fields, and the refusal of what cannot be compared.
+"""The kinds of a filter's fields, as the filter implies them; values that cannot be compared are refused.
 
 A field has one kind in a filter. ``price > 100`` makes ``price`` a number; ``a = b`` makes ``a`` and ``b`` alike, so
 that ``a = b AND b > 3`` makes both numbers. Fields and parameters that are alike form a class (union-find); a class
-whose kind nothing tells stays ``ANY``.
+whose kind nothing implies stays ``ANY``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Name = tuple[str, ...]
 
 
 class Kinds:
-    """``at`` is whatever ``position`` makes a position in the text of, when something is refused."""
+    """``at`` is any object from which ``position`` makes a position in the text, when a construct is refused."""
 
     def __init__(self, text: str, position: Callable[[Any], int]) -> None:
         self._text = text
@@ -31,7 +31,7 @@ class Kinds:
         return kind_of(node) if name is None else self._kinds.get(self._find(name), (Kind.ANY, 0))[0]
 
     def expect(self, node: Node, kind: Kind, at: Any, where: str) -> None:
-        """The node is used as of this kind; ``where`` is said if it is of another."""
+        """The node is used as of this kind; ``where`` is part of the error if it is of another."""
         name = _name(node)
         if name is None:
             found = kind_of(node)
@@ -97,7 +97,7 @@ class Kinds:
 
 
 def _name(node: Node) -> Name | None:
-    """What a class is made of: fields whose kind is not given by a function, and parameters."""
+    """A member of a class: a parameter, or a field whose kind is not given by a function."""
     match node:
         case Field(path, Kind.ANY):
             return (".", *path)

@@ -160,8 +160,8 @@ def call(name: str, values: list[Any]) -> Any:
 
 
 def _constant(value: Any) -> Constant | None:
-    """``None`` where a constant would not say the same: of numbers, those that are no operands, though a result may be
-    one and go on being computed with; and those that are compared exactly as constants, but as doubles as results."""
+    """``None`` where a constant would have another meaning than the result: numbers that rule 1 does not allow as
+    operands, but allows as results; and numbers that are compared exactly as constants, but as doubles as results."""
     if isinstance(value, str):
         return Constant(value, Kind.TEXT)
     if value and not numbers.OPERAND_MIN <= abs(value) < _EXACT:

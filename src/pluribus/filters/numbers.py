@@ -71,7 +71,7 @@ def kind_of(node: Node) -> Kind:
 
 
 def computes(node: Node) -> bool:
-    """Whether a number is the result of computing, and so a double."""
+    """True if a number is the result of computing, and so a double."""
     return isinstance(node, Arithmetic) or (isinstance(node, Call) and FUNCTIONS[node.name].result is NUMBER)
 
 
@@ -88,7 +88,7 @@ def factors(node: Node) -> int:
 
 
 def operand(number: float) -> float:
-    """A field's or a constant's number as a term of arithmetic (rule 1)."""
+    """The number of a field or constant, as a term of arithmetic (rule 1)."""
     size = abs(number)
     if OPERAND_MIN <= size <= OPERAND_MAX:
         return float(number)
@@ -104,7 +104,7 @@ def double(number: float) -> float:
 
 
 def beside_double(operator: str, number: float) -> tuple[str, float]:
-    """A comparison with a constant that says the same of every double, with a constant that is one.
+    """The comparison of doubles, with a constant that is a double, which has the same result as the given one.
 
     ``x > 2**53 + 1`` is ``x > 2**53`` for doubles. No double is equal to that constant; ``= NaN`` is how that is said,
     as a comparison that holds for none and is unknown for none but null; ``<> NaN`` likewise holds for all.
@@ -128,7 +128,7 @@ def floor(number: float) -> float:
 
 
 def distance(latitude: float, longitude: float, other_latitude: float, other_longitude: float) -> float:
-    """Metres along the great circle (haversine formula); unknown if a place is none on earth."""
+    """Metres along the great circle (haversine formula); unknown if a place is not on earth."""
     if not (
         -90 <= latitude <= 90
         and -90 <= other_latitude <= 90
@@ -158,7 +158,7 @@ UPPER_LETTERS = {small: capital for capital, small in LOWER_LETTERS.items()}
 
 
 def lower(text: str | None) -> str | None:
-    """Only A to Z: databases disagree about all other letters."""
+    """Lower case for A to Z only: databases disagree about all other letters."""
     return text if text is None else text.translate(LOWER_LETTERS)
 
 

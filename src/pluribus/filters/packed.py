@@ -1,7 +1,7 @@
 """A filter's tree as bytes, for commands that are kept for years: our own form with a version, never SQL text.
 
-A node is an array: which class it is of, then its fields. What a later release cannot read is refused, with the
-version in the sentence.
+A node is an array: its class, then its fields. A version that this release cannot read is refused; the error names the
+version.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def packed(filter: Filter) -> bytes:
 
 
 def unpacked(data: bytes) -> Filter:
-    """``MalformedFrame`` if it is none that this release reads."""
+    """Decode a tree; ``MalformedFrame`` if this release cannot read it."""
     try:
         version, tree = msgspec.msgpack.decode(data, type=tuple[int, Any])
         if version != VERSION:

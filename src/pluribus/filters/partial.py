@@ -1,4 +1,4 @@
-"""What is left of a filter once some fields are known: a filter on a topic's events that all have the same region, say.
+"""The rest of a filter when some fields are known, for example for a topic whose events all have the same region.
 
 The result is true for an event *that has these values* exactly if the whole filter is. Conditions on known fields alone
 are decided; in others, known fields become constants. A known field that is null, or of another kind, makes a
@@ -61,7 +61,7 @@ def partial(tree: Node, known: Mapping[str, Any], now: Now | None = None) -> Nod
 
 
 def _is_strict(node: Node) -> bool:
-    """Whether a null anywhere in it makes it unknown."""
+    """True if a null anywhere in it makes it unknown."""
     inner = node.term if isinstance(node, Not) else node
     if isinstance(inner, IsNull | IsTruth):
         return False
@@ -78,7 +78,7 @@ def _filled(node: Node, constants: dict[Field, Constant]) -> Node:
             return leaf
         if leaf in constants:
             return constants[leaf]
-        # The field beside one that was of any kind: now it must be of the kind that the known one turned out to be.
+        # The other field was of any kind: now it must be of the kind that the known one has.
         return Field(leaf.path, next(iter(kinds)), leaf.via) if kinds and leaf.kind is Kind.ANY else leaf
 
     return replace_leaves(node, replaced)

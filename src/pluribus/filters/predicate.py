@@ -69,12 +69,12 @@ _GLOBALS: dict[str, Any] = {
 
 
 def compile_predicate(tree: Node, *, resolve: Resolve | None = None, now: Now | None = None) -> Predicate:
-    """A function that is true exactly for the events of which the filter is true; false and unknown are both false."""
+    """A function that is true exactly for the events for which the filter is true; false and unknown are both false."""
     return _Writing(resolve, now).function(fold(negations_inward(tree)))
 
 
 def compile_value(tree: Node, *, resolve: Resolve | None = None, now: Now | None = None) -> Callable[[Any], Any]:
-    """A function that gives what an expression is: a field as it is in the event, ``None`` where it is unknown."""
+    """A function that gives the value of an expression: a field as it is in the event, ``None`` where it is unknown."""
     return _Writing(resolve, now).value_function(tree)
 
 
@@ -235,8 +235,8 @@ class _Writing:
         return f"({self.truth(operand)} is None)"
 
     def truth(self, node: Node) -> str:
-        """An expression for True, False or None. What is inside is written once: if it were written for true and for
-        false, as elsewhere, a filter would double with every comparison of conditions inside another."""
+        """An expression for True, False or None. The inner condition is written once: if it were written for true and
+        for false, as elsewhere, a filter would double with every comparison of conditions inside another."""
         match node:
             case And(terms) | Or(terms):
                 decided = isinstance(node, Or)
@@ -288,7 +288,7 @@ class _Writing:
         raise AssertionError(f"{node} is no number")
 
     def text(self, node: Node) -> tuple[str, str]:
-        """A name for a text, and the condition ``… and`` under which there is one."""
+        """A name for a text, and the condition ``… and`` under which the text is known."""
         if isinstance(node, Constant):
             return self._bind(node.value), ""
         if isinstance(node, Field):
@@ -314,7 +314,7 @@ class _Writing:
         return self._now
 
     def field(self, field: Field, form: str) -> str:
-        """The name of a field's value in one of its forms; what reads it goes before the condition at hand."""
+        """The name of a field's value in one of its forms; the code that reads it goes before the present condition."""
         known = self._fields.get((field, form))
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""A tree as SQL text again: what ``str(filter)`` shows, and what travels. Parsing it gives the same tree."""
+"""A tree as SQL text: the result of ``str(filter)``, which is also sent. Parsing it gives the same tree."""
 
 from __future__ import annotations
 

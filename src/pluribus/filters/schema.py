@@ -36,7 +36,7 @@ class Schema:
         self.name = kind.__name__
 
     def kind(self, path: Path) -> Kind | None:
-        """``ANY`` where the type leaves it open, or for what is no single value; ``None`` if there is no such field."""
+        """``ANY`` where the type leaves it open, or for a composite value; ``None`` if there is no such field."""
         types: list[inspect.Type] = [self._root]
         for name in path:
             if any(isinstance(known, _OPEN) for known in types):
@@ -48,7 +48,7 @@ class Schema:
         return kinds.pop() if len(kinds) == 1 else Kind.ANY
 
     def beside(self, path: Path) -> list[str]:
-        """The names that could stand where the path's last name does."""
+        """The names beside the last one of the path."""
         types: list[inspect.Type] = [self._root]
         for name in path[:-1]:
             types = _step(types, name)

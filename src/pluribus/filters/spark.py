@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Expression = Any
-"""A column of Spark's; PySpark's functions are not typed closely enough to say so."""
+"""A Spark column; PySpark's functions are not typed closely enough to say so."""
 
 _CAPITALS = "".join(map(chr, LOWER_LETTERS))
 _SMALL = _CAPITALS.lower()
@@ -99,7 +99,8 @@ class _Writer:
     # --- conditions -------------------------------------------------------------------------------------------------
 
     def wanted(self, node: Node) -> Expression:
-        """A condition of which only the truth matters: comparisons stay bare, so that files can be skipped by them."""
+        """A condition of which only the truth matters: comparisons are left bare, so that Spark can skip files by
+        them."""
         match node:
             case And(terms):
                 return reduce(and_, map(self.wanted, terms))

@@ -1,11 +1,11 @@
-"""A filter as a WHERE clause: SQL text of our own making, everything that a user wrote as parameters.
+"""A filter as a WHERE clause: the SQL text is our own, and everything that a user wrote is a parameter.
 
 Both databases keep three-valued logic as filters do, so AND, OR and NOT are theirs. What differs is reading a field by
 its kind, comparing numbers exactly, LIKE, and functions: those are in ``sqlite.py`` and ``postgres.py``, each a dialect
 of the writer here.
 
-Where a field is read from is the ``Layout``: a column with a JSON document, as ``events.document`` makes it, and plain
-columns for the fields that have one.
+The ``Layout`` says where a field is read from: a column with a JSON document, as ``events.document`` makes it, and
+plain columns for the fields that have one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def where(
     """The clause that is true for exactly the rows whose event matches.
 
     ``dialect`` is ``sqlite`` (run ``sqlite.add_functions(connection)`` once on each connection) or ``postgres``. A
-    filter that asks for ``NOW()`` needs ``now``, in seconds since 1970.
+    filter with ``NOW()`` needs ``now``, in seconds since 1970.
     """
     layout = Layout(document, columns)
     writer: Writer
@@ -88,7 +88,7 @@ def where(
 
 
 class Writer(ABC):
-    """Writes from left to right, since parameters are counted in that order."""
+    """Writes from left to right, since parameters are numbered in that order."""
 
     placeholder: str
 
@@ -223,7 +223,7 @@ class Writer(ABC):
 
     @abstractmethod
     def compare_computed(self, operator: str, computed: Node, other: Field | Constant) -> str:
-        """A double with a number that may be whole, and is not rounded."""
+        """Compare a double with a number that may be whole, and is not rounded."""
 
     @abstractmethod
     def compare_fields(self, operator: str, left: Field, right: Field) -> str:

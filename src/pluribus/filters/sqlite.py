@@ -106,7 +106,7 @@ class SqliteWriter(Writer):
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """What clauses call; once for each connection."""
+    """Add the functions that clauses call; once for each connection."""
     from .normal import call
 
     for name, function in FUNCTIONS.items():

@@ -1,8 +1,8 @@
-"""A filter as a tree: small, typed, immutable. Everything but the parser works on this and never sees another's syntax.
+"""A filter as a tree: small, typed, immutable. All modules but the parser work on this tree alone.
 
 A tree is made of *values* (``Constant``, ``Parameter``, ``Field``, ``Arithmetic``, ``Call``) and of *conditions*
 (``Compare``, ``In``, ``Like``, ``IsNull``, ``IsTruth``, ``And``, ``Or``, ``Not``, and a value of kind ``BOOLEAN``).
-Trees compare and hash by what they say, so equal conditions of many subscriptions can be kept once.
+Trees compare and hash by their contents, so equal conditions of many subscriptions can be kept once.
 
 BETWEEN, NOT IN, WITHIN and the like are written with these; the parser does that.
 """
@@ -19,7 +19,7 @@ Path = tuple[str, ...]
 
 
 class Kind(Enum):
-    """What a value is. ``ANY`` is a field of which the filter does not tell it, as in ``a = b``."""
+    """The kind of a value. ``ANY`` is a field whose kind the filter does not imply, as in ``a = b``."""
 
     BOOLEAN = "true or false"
     NUMBER = "a number"
@@ -90,7 +90,7 @@ class Like(msgspec.Struct, frozen=True, gc=False):
 
 
 class IsNull(msgspec.Struct, frozen=True, gc=False):
-    """Of a field: whether it is missing or null, whatever kind it is of. Of anything else: whether it is unknown."""
+    """Of a field: true if it is missing or null, whatever its kind. Of any other value: true if it is unknown."""
 
     operand: Node
 
@@ -120,13 +120,13 @@ TRUE = Constant(True, Kind.BOOLEAN)
 FALSE = Constant(False, Kind.BOOLEAN)
 
 OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-"""What NOT makes of a comparison; both are unknown for the same events."""
+"""The negation of each comparison; both are unknown for the same events."""
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """The comparison with its sides exchanged."""
 
 
 def storable(text: str) -> bool:
-    """Whether a text can be a constant: no database takes NUL, and none of UTF-8 has surrogates."""
+    """True if a text can be a constant: no database takes NUL, and none with UTF-8 takes surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 

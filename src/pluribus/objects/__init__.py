@@ -1,4 +1,5 @@
-"""Objects that talk: any Python object of a process sends and receives messages, answers questions and is called.
+"""Objects that exchange messages: any Python object of a process can send and receive messages, answer questions and be
+called.
 
 Source: *Communication in Bond*. The words of this room:
 
@@ -13,7 +14,7 @@ Source: *Communication in Bond*. The words of this room:
 - a *handle* stands for all objects with an interface, those of a group, or one (``interfaces``);
 - a *queued call* waits on disk until its object is there (``queued``).
 
-Everything here is pure: who runs handlers, sends and reads the clock is ``runtime/styles/objects``.
+Everything here is pure: ``runtime/styles/objects`` runs handlers, sends and reads the clock.
 """
 
 from ..wire.kqml import Kqml, Quoted, Word, kqml, parse

@@ -1,16 +1,16 @@
-"""The communicator: hands each message to its receiver, a task a message, and says what became of it.
+"""The communicator: hands each message to its receiver, a task a message, and reports the outcome.
 
 Source: ``distribute`` and ``SubMessageThread`` of *Communication in Bond*, section 1.
 
 *Promises.* A message to an object is handled once by the handler that the object has for it, or its sender is told why
-not: nobody handles it, the object has too many waiting, the handler raised. A preemptive object gets a message in the
-place of its target, or before it; then its target gets it when the preemptive object let it pass, with the changes that
-it made, and never earlier. A handler that takes its time holds up nobody but its own object.
+not: there is no handler, too many messages wait for the object, or the handler raised. A preemptive object gets a
+message in the place of its target, or before it; then its target gets it when the preemptive object has let it pass,
+with that object's changes, and never earlier. A slow handler delays only its own object.
 
 *States.* A delivery goes through its steps (preemptive objects, then the target). In each it waits for a place, runs,
 and is over. An object has ``OBJECT_TASKS_MAX`` places, all objects together ``COMMUNICATOR_TASKS_MAX``; a delivery that
-runs longer than ``SLOW_S`` is reported, and its place among all is given to others: it keeps that of its own object.
-Quick handlers need no place, because they are over when they return.
+runs longer than ``SLOW_S`` is reported, and its place among all is given to others; it keeps the place of its own
+object. Quick handlers need no place, because they are over when they return.
 
 *Live.* A place that is given back starts the next that waits, objects in turn. Steps are finite, because preemptive
 objects form no cycle (``directory``). A handler that never ends keeps one place of its object, and is reported.
@@ -31,7 +31,7 @@ from .messages import KEEP, ObjectMessage, Said
 from .residents import Resident
 
 NESTED_MAX = 16
-"""Quick handlers that are called by quick handlers; deeper ones get a task."""
+"""The depth to which quick handlers call quick handlers; deeper ones get a task."""
 
 
 class Delivery:
@@ -44,29 +44,29 @@ class Delivery:
         self.at = 0
         self.message = message
         self.said = message
-        """What the handler is given; of a broadcast, what it holds."""
+        """The argument of the handler; of a broadcast, its content."""
         self.over = over
         self.resident = steps[0][0]
         self.handler: Handler | None = None
         self.started = 0.0
         self.slow = False
         self.answer: Any = None
-        """What whoever ran the handler has still to send."""
+        """Answers that the task of the handler has still to send."""
 
 
 Over = Callable[[Delivery, Any, Exception | None], None]
-"""Told once of each delivery: what the handler returned, or the error."""
+"""Called once for each delivery: with the result of the handler, or the error."""
 
 
 class Communicator:
-    """``start`` runs the handler of a delivery and calls ``ended``; later, never before it returned."""
+    """``start`` runs the handler of a delivery and calls ``ended`` later, never before it returned."""
 
     def __init__(self, start: Callable[[Delivery], None], now: Callable[[], float]) -> None:
         self._start = start
         self._now = now
         self._under_way: dict[Delivery, None] = {}
         self._ready: dict[Resident, None] = {}
-        """Objects with a place of their own and something that waits."""
+        """Objects that have a free place and a waiting delivery."""
         self._counted = 0
         self._nested = 0
         self.delivered = 0
@@ -74,14 +74,14 @@ class Communicator:
         self.reported = 0
 
     def deliver(self, target: Resident, message: Said, over: Over) -> None:
-        """Let an object, or who preempts it, handle a message."""
+        """Let an object, or an object that preempts it, handle a message."""
         self.delivered += 1
         steps = [(target, False)] if target.preempted_by is None else target.path()
         self._step(Delivery(steps, message, over))
 
     def tell_quickly(self, target: Resident, message: Kqml) -> bool:
-        """Let a quick handler take a message that wants no answer; false if there is none, and nothing was done. What
-        the handler raises is raised here."""
+        """Let a quick handler take a message that wants no answer; false if there is none, and nothing was done. An
+        exception of the handler is raised here."""
         handler = target.quick(message)
         if handler is None or self._nested >= NESTED_MAX:
             return False
@@ -94,7 +94,7 @@ class Communicator:
         return True
 
     def run(self, resident: Resident, handler: Handler, message: Any, over: Over) -> None:
-        """Let a handler work for an object, as it would with a message to it; nobody preempts that."""
+        """Let a handler run for an object, as with a message to it; no object preempts that."""
         self.delivered += 1
         delivery = Delivery([(resident, False)], message, over)
         delivery.handler = handler
@@ -113,12 +113,12 @@ class Communicator:
         self._after(delivery, result, error)
 
     def slow(self) -> list[Delivery]:
-        """Deliveries that have just turned out to be slow; their places are given to others."""
+        """Deliveries that have just become slow; their places are given to others."""
         until = self._now() - SLOW_S
         found = []
         for delivery in self._under_way:
             if delivery.started > until:
-                break  # they are in the order in which they began
+                break  # deliveries are in the order in which they began
             if not delivery.slow:
                 delivery.slow = True
                 self._counted -= 1
@@ -174,7 +174,7 @@ class Communicator:
         self._start(delivery)
 
     def _fill(self) -> None:
-        """Give free places to those who wait, objects in turn."""
+        """Give free places to waiting deliveries, objects in turn."""
         while self._ready and self._counted < COMMUNICATOR_TASKS_MAX:
             resident = next(iter(self._ready))
             del self._ready[resident]

@@ -1,8 +1,8 @@
 """The directory of one process: its objects by id, by alias and by interface.
 
-An object has one id and any number of aliases; an alias may belong to any number of objects. ``one_of`` goes round
-them, ``all_of`` names all. Whoever wants to know of a change (the runtime, which tells other processes) is called with
-the names that mean something else now.
+An object has one id and any number of aliases; an alias may belong to any number of objects. ``one_of`` takes them in
+turn, ``all_of`` names all. The listener for changes (the runtime, which tells other processes) is called with the names
+that have changed.
 
 Preemptive objects form no cycle: the change that would close one is refused, so that every message ends somewhere.
 """
@@ -54,7 +54,7 @@ class Directory:
         subprotocols: Iterable[type[Subprotocol]] = (),
         exports: Iterable[type | Export] = (),
     ) -> Resident:
-        """Give an object an id. ``names`` are methods that may be called, besides those that are marked."""
+        """Give an object an id. ``names`` are methods that can be called, besides those that are marked."""
         if self._by_object.get(_key(served)) is not None:
             raise BadInput(f"{served!r} is in the directory already: add_alias() gives it another name")
         if checked_id(id) in self.residents:
@@ -78,7 +78,7 @@ class Directory:
         return resident
 
     def remove(self, who: object) -> Resident:
-        """The object is nobody's receiver any more; what runs goes on."""
+        """The object gets no more messages; running handlers go on."""
         resident = self.resident(who)
         names = [resident.id, *resident.aliases, *resident.exports]
         for alias in list(resident.aliases):
@@ -91,7 +91,7 @@ class Directory:
         return resident
 
     def add_alias(self, alias: str, who: object) -> None:
-        """One more name, which other objects may have, too; so an object joins a group."""
+        """Give an object one more alias, which other objects may have, too; so an object joins a group."""
         resident = self.resident(who)
         if checked_alias(alias) not in resident.aliases:
             self._room_for(1)
@@ -107,7 +107,7 @@ class Directory:
 
     def preempt(self, target: object, by: object | None, mode: str = INSTEAD) -> None:
         """Messages to ``target`` go to ``by``: in its place (the source's meaning), or, with ``"before"``, first; then
-        what ``by`` returns says what becomes of them. None ends it."""
+        the result of ``by`` decides whether they go on to the target. ``by=None`` ends it."""
         resident = self.resident(target)
         if mode not in (INSTEAD, BEFORE):
             raise BadInput(f"mode={mode!r} is none of 'instead' and 'before': choose one of them")
@@ -137,7 +137,7 @@ class Directory:
         return turn.take() if turn is not None else self.residents.get(name)
 
     def all_of(self, name: str) -> list[Resident]:
-        """Every object with an id or an alias, as long as it has had the name."""
+        """Every object with an id or an alias, ordered by when it got the name."""
         turn = self._aliases.get(name)
         if turn is not None:
             return list(turn.residents)
@@ -145,7 +145,7 @@ class Directory:
         return [] if found is None else [found]
 
     def with_interface(self, interface: str, group: str = "") -> list[Resident]:
-        """Every object that exports an interface; of those with an alias, if one is given."""
+        """Every object that exports an interface; with ``group``, only objects with that alias."""
         among = self.all_of(group) if group else self.residents.values()
         return [resident for resident in among if interface in resident.exports]
 

@@ -1,8 +1,8 @@
 """Object messages: typed objects that are sent to another process and built again there.
 
-What travels is a graph: instances of registered types (``pluribus.register``), lists, dictionaries, sets and tuples of
-these, numbers, text, bytes, None; dates and the like as fields. Identity is kept inside one message: an object that is
-there twice arrives as one object, and a cycle as a cycle. Nothing is pickled, and no code comes along.
+An object travels as a graph: instances of registered types (``pluribus.register``), lists, dictionaries, sets and
+tuples of these, numbers, text, bytes, None; dates and the like as fields. Identity is kept inside one message: an
+object that is there twice arrives as one object, and a cycle as a cycle. Nothing is pickled, and no code comes along.
 
 A type arrives as itself or not at all. Its fields are checked against their annotations. Programs of different ages
 understand each other as follows: a field that the receiver does not know is left out; a field that the sender did not
@@ -73,7 +73,7 @@ def encode_graph(root: Any) -> bytes:
     """The bytes of an object and all that it refers to; ``BadBody`` or ``TooLarge`` if it cannot travel."""
     places: dict[int, int] = {}
     found: list[Any] = []
-    """The nodes, which also keeps alive what ``places`` knows by its address."""
+    """The nodes; the list also keeps objects alive whose addresses ``places`` has."""
 
     def value_of(value: Any, depth: int, field: bool) -> Any:
         if type(value) in _PLAIN:
@@ -121,8 +121,8 @@ def encode_graph(root: Any) -> bytes:
 
 
 def decode_graph(data: bytes) -> Any:
-    """The objects again. ``BadBody`` names a type that is not registered here, and a field that does not fit;
-    ``MalformedFrame`` says that these bytes are no object message."""
+    """Decode the objects. ``BadBody`` names a type that is not registered here, or a field that does not fit;
+    ``MalformedFrame`` if these bytes are not an object message."""
     try:
         top, nodes = _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -157,7 +157,7 @@ class _Builder:
         return self._value(top, 0)
 
     def _shell(self, place: int) -> bool:
-        """Whether something empty stands there now, to be filled when all others are there."""
+        """True if the node is made empty now, and filled when all others are there."""
         kind, content = self._nodes[place]
         if isinstance(kind, int):
             if kind not in (LIST, DICT, SET) or not isinstance(content, list):
@@ -177,7 +177,7 @@ class _Builder:
         return True
 
     def _strict(self, place: int) -> None:
-        """A struct that looks at its fields when it is made: after those it refers to."""
+        """A struct that checks its fields when it is made: it is made after the nodes to which it refers."""
         under_way: list[int] = [place]
         while under_way:
             at = under_way[-1]

@@ -1,7 +1,7 @@
-"""Which method of an object handles which message.
+"""The methods of an object by the messages that they handle.
 
 A class marks its methods with ``handles``: by performative, by performative and subprotocol, or by the type of an
-object message. A message that no marked method handles reaches the method ``say``, if the object has one: so unknown
+object message. A message that no marked method handles goes to the method ``say``, if the object has one: so unknown
 performatives reach the object.
 """
 
@@ -27,8 +27,8 @@ Key = tuple[str, str] | type
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """A bound method. ``quick`` ones run at once, on the loop of the bus, and must not block; those that ``wait`` are
-    coroutine functions."""
+    """A bound method. With ``quick`` it runs at once, on the loop of the bus, and must not block; with ``waits`` it is
+    a coroutine function."""
 
     call: Callable[[Any], Any]
     quick: bool = False
@@ -38,7 +38,7 @@ class Handler(msgspec.Struct, frozen=True):
 def handles(*what: str | type, subprotocol: str = "", quick: bool = False) -> Callable[[F], F]:
     """A decorator: the method gets messages with these performatives, or object messages of these types.
 
-    What it returns is the answer, if one is wanted. A coroutine function is awaited, a plain one runs in a thread; with
+    Its result is the answer, if one is wanted. A coroutine function is awaited, a plain one runs in a thread; with
     ``quick=True`` a plain one runs at once on the loop of the bus, so it must not block.
     """
     for wanted in what:
@@ -66,7 +66,7 @@ _known: WeakKeyDictionary[type, dict[Key, tuple[str, bool]]] = WeakKeyDictionary
 
 
 def marked(cls: type) -> dict[Key, tuple[str, bool]]:
-    """By what is handled: the name of the method, and whether it is quick."""
+    """By key: the name of the method, and whether it is quick."""
     found = _known.get(cls)
     if found is None:
         found = {}
@@ -81,7 +81,7 @@ def marked(cls: type) -> dict[Key, tuple[str, bool]]:
 
 
 class Handlers:
-    """What one object, or one subprotocol of it, handles."""
+    """The handlers of one object, or of one of its subprotocols."""
 
     __slots__ = ("_served", "_table", "say")
 
@@ -94,7 +94,7 @@ class Handlers:
         self.say = handler_of(say) if callable(say) else None
 
     def find(self, message: Said) -> Handler | None:
-        """Who handles a message by name; ``say`` is not asked."""
+        """The handler of a message by its key; ``say`` is not considered."""
         if isinstance(message, Kqml):
             parameters = message.parameters
             return self._table.get((message.performative, str(parameters.get("subprotocol", ""))))

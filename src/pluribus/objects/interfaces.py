@@ -1,14 +1,14 @@
 """Interfaces and handles, as in M2MI: a call on all objects that have an interface, on those of a group, or on one.
 
-An interface is a class with typed signatures. An object *exports* it, and says by its export who may call it through
-which handle; that is the access control of section 2.3.2:
+An interface is a class with typed signatures. An object *exports* it; the export says which callers may use which
+handle. That is the access control of section 2.3.2:
 
 - through an *omni* handle anybody on the bus may call it;
-- through a *group* handle those may call it who name one of its groups (its aliases);
-- through a *uni* handle those may call it who know the object itself, or only the members that ``callers`` names.
+- through a *group* handle a caller may call it that names one of its groups (its aliases);
+- through a *uni* handle a caller may call it that knows the object itself, or only the members that ``callers`` names.
 
 Receivers filter before they decode (M2MP): a call says its interface and group outside of its arguments, and a process
-that has no such object never looks into them.
+that has no such object never decodes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESULTS = (NONE, FIRST, ALL)
 
 
 class Export(msgspec.Struct, frozen=True):
-    """What an object lets others call, and whom. Made by ``export``."""
+    """The methods that an object lets others call, and the allowed callers. Made by ``export``."""
 
     interface: str
     methods: dict[str, Callable[..., Any]]
@@ -40,7 +40,7 @@ class Export(msgspec.Struct, frozen=True):
     callers: tuple[str, ...] | None = None
 
     def allows(self, how: str, group: str, caller: str) -> bool:
-        """Whether a member of this name may call through such a handle."""
+        """True if a member of this name may call through such a handle."""
         if self.callers is not None and caller not in self.callers:
             return False
         if how == OMNI:
@@ -58,7 +58,7 @@ def export(
     uni: bool = True,
     callers: Collection[str] | None = None,
 ) -> Export:
-    """Who may call an object through which handle. ``omni=False`` keeps omni handles out, ``uni=False`` uni handles.
+    """The rights to call an object through handles. ``omni=False`` keeps omni handles out, ``uni=False`` uni handles.
     ``groups`` are the only groups whose handles reach it. ``callers`` are the names of the only members that may call
     it at all."""
     return Export(
@@ -90,7 +90,8 @@ def bound(interface: str, method: Callable[..., Any], args: Sequence[Any], named
 def checked_arguments(
     method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments that came from outside, as the types that the interface says. ``BadInput`` names what does not fit."""
+    """Arguments from outside, converted to the types of the interface. ``BadInput`` names an argument that does not
+    fit."""
     try:
         given = inspect.signature(method).bind(None, *args, **named)
     except TypeError as error:

@@ -1,7 +1,8 @@
 """A journal: rows in one log of a store, from which a small state is built again after a restart.
 
-Rows are only added. When most of them tell of what is over, what still counts is written once more at the end and all
-before it is forgotten, in one write; so after a crash there is the one or the other, and the log stays short.
+Rows are only appended. When most of them are outdated, the rows that still count are written once more at the end and
+all rows before are removed, in one write; so after a crash there is either the old log or the new one, and the log
+stays short.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from ..core.errors import Damaged
 from ..core.ports import Append, Store, Trim
 
 ROWS_SPARE = 1_024
-"""Rows of what is over that may stay."""
+"""Outdated rows that may stay."""
 GROWTH = 4
 
 Done = Callable[[Exception | None], None]
 
 
 class Journal:
-    """``live`` are the rows from which the present state could be built."""
+    """``live`` returns the rows from which the present state can be built."""
 
     def __init__(self, store: Store, log: str, live: Callable[[], Iterable[bytes]]) -> None:
         self._store = store
@@ -29,7 +30,7 @@ class Journal:
         self._start, self._end = bounds.start, bounds.end
 
     def rows(self) -> list[bytes]:
-        """What is there. ``Damaged`` if a row is not what was written."""
+        """The stored rows. ``Damaged`` if a row differs from the one that was written."""
         found: list[bytes] = []
         for at, row in enumerate(self._store.read(self._log, self._start, self._end), self._start):
             if row is None:
@@ -38,7 +39,7 @@ class Journal:
         return found
 
     def add(self, rows: Sequence[bytes], done: Done) -> None:
-        """``done`` is told when they are on disk, or why they are not."""
+        """Append rows; ``done`` is called when they are on disk, or with the reason why not."""
         self._store.write((Append(self._log, tuple(rows)),), done)
         self._end += len(rows)
         if self._end - self._start > ROWS_SPARE:
@@ -50,4 +51,4 @@ class Journal:
 
 
 def _unheard(error: Exception | None) -> None:
-    """If it failed, the longer log is still whole."""
+    """Ignores a failure: the longer log is still complete."""

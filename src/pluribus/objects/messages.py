@@ -1,4 +1,4 @@
-"""What objects say to each other: KQML messages, or objects; and what a handler's result says to who asked.
+"""Messages between objects: KQML messages, or objects; and the answer that a handler's result becomes.
 
 What performatives mean here:
 
@@ -30,11 +30,11 @@ from .names import PREFIX
 ASKS = ("ask-one", "ask-all")
 ENDS = ("error", "sorry")
 COMMENT_CHARS_MAX = 2_000
-"""Of an exception's text, that much travels."""
+"""Characters of an exception's text that are sent."""
 
 
 class Later:
-    """What a handler returns that will answer by itself, with a message of its own."""
+    """The result of a handler that will answer by itself, with a message of its own."""
 
     def __repr__(self) -> str:
         return "LATER"
@@ -44,7 +44,7 @@ LATER = Later()
 
 
 class Keep:
-    """What a preemptive object returns that keeps a message: its target never gets it."""
+    """The result of a preemptive object that keeps a message: its target never gets it."""
 
     def __repr__(self) -> str:
         return "KEEP"
@@ -62,7 +62,7 @@ class ObjectMessage(msgspec.Struct, frozen=True):
     reply_with: str = ""
     in_reply_to: str = ""
     bridges: int = 0
-    """Those that it has crossed."""
+    """The number of bridges that it has crossed."""
 
     @property
     def content(self) -> Any:
@@ -74,12 +74,12 @@ Said = Kqml | ObjectMessage
 
 
 def sender_of(message: Said) -> str:
-    """The id of the object that said it; empty if it is not known."""
+    """The id of the sending object; empty if it is not known."""
     return str(message.parameters.get("sender", "")) if isinstance(message, Kqml) else message.sender
 
 
 def token_of(message: Said) -> str:
-    """What an answer must name; empty if none is wanted."""
+    """The token that an answer must name; empty if no answer is wanted."""
     return str(message.parameters.get("reply-with", "")) if isinstance(message, Kqml) else message.reply_with
 
 
@@ -102,7 +102,7 @@ def addressed(message: Said, sender: str, receiver: str, token: str = "") -> Sai
 
 
 def answer_of(message: Said, result: Any, by: str) -> Said | None:
-    """What is sent back for a handler's result; None if nothing is."""
+    """The answer for a handler's result; None if there is none."""
     token = token_of(message)
     if not token or result is LATER or (isinstance(message, Kqml) and message.performative in ENDS):
         return None
@@ -123,8 +123,8 @@ def answer_of(message: Said, result: Any, by: str) -> Said | None:
 
 
 def failure_of(message: Said, error: BaseException, by: str) -> Kqml | None:
-    """What is sent back for what a handler raised; None if the message was an answer itself, or nobody asked and nobody
-    is there to be told."""
+    """The answer for a handler's exception; None if the message was an answer itself, or if no answer is wanted and the
+    sender is unknown."""
     token, to = token_of(message), sender_of(message)
     if not to or (isinstance(message, Kqml) and message.performative in ENDS):
         return None
@@ -133,13 +133,13 @@ def failure_of(message: Said, error: BaseException, by: str) -> Kqml | None:
     if isinstance(error, Sorry):
         return kqml("sorry", comment=comment, sender=Word(by), receiver=Word(to), **parameters)
     kind = type(error).__name__
-    if isinstance(error, RemoteError) and error.kind:  # passed on
+    if isinstance(error, RemoteError) and error.kind:  # forwarded by a bridge
         kind, comment = error.kind, comment.removeprefix(f"{error.kind}: ")
     return kqml("error", kind=kind, comment=comment, sender=Word(by), receiver=Word(to), **parameters)
 
 
 def error_of(answer: Said) -> RemoteError | None:
-    """The exception that an answer stands for; None if it is a good one."""
+    """The exception that an answer means; None if the answer is not an error."""
     if not isinstance(answer, Kqml) or answer.performative not in ENDS:
         return None
     comment = str(plain(answer.get("comment", "")))

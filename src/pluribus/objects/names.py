@@ -18,7 +18,7 @@ def new_id(random: Random) -> str:
 
 
 def is_id(name: str) -> bool:
-    """Whether a receiver is named by its id; everything else is an alias."""
+    """True if a receiver is named by its id; every other name is an alias."""
     return name.startswith(PREFIX)
 
 

@@ -1,9 +1,9 @@
 """A virtual network: a group that its sender makes of shadows (section 2.3 of the source).
 
-In unicast mode a message goes to each shadow by itself. In multicast mode it goes once to all processes, to the objects
-that have the network's name as an alias; ``add`` gives it to them and ``delete`` takes it, by the subprotocol
-``MulticastGroupControl``, in both modes, so that the mode may be switched at any time. So in multicast mode those hear
-it too who took the alias by themselves.
+In unicast mode a message goes to each shadow by itself. In multicast mode it goes once to all processes, for the
+objects that have the network's name as an alias. ``add`` gives the alias to an object and ``delete`` takes it, by the
+subprotocol ``MulticastGroupControl``, in both modes, so that the mode may be switched at any time. So in multicast mode
+an object that took the alias by itself gets the message too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def checked_mode(mode: str) -> str:
 
 
 class NetworkMembers:
-    """The ids of one virtual network, and what is said to objects that come and go."""
+    """The ids of one virtual network, and the messages to objects that come and go."""
 
     def __init__(self, name: str) -> None:
         self.name = checked_alias(name)

@@ -1,4 +1,5 @@
-"""Queued calls: kept on disk at the caller until the object is there, and their answers until the caller is.
+"""Queued calls: a call is kept on disk at the caller until its object is there, and its answer until the caller is
+there.
 
 Exercises 6.3 and 6.4 of the chapter (Rover's queued RPC): space-coupled, because a call names its object, and uncoupled
 in time, because neither of the two must be there when the other is.
@@ -6,15 +7,15 @@ in time, because neither of the two must be there when the other is.
 *Promises.* A call that was accepted is on disk. It is done at most once, whatever crashes: it is offered to one *site*
 and to no other. A site is a process, or, if that has a queue of its own on disk, all processes that open that file one
 after the other. Its answer is kept by the site until the caller has it on disk, and by the caller until the program has
-taken it. If the site may have begun a call and lost what became of it, the answer is ``Uncertain``.
+taken it. If the site may have begun a call and lost its outcome, the answer is ``Uncertain``.
 
 *The caller* (``CallOutbox``) numbers its calls. A call is *waiting*, then *bound* to a site (written before the call is
 offered for the first time), then *answered*, then *taken*. The answer to a call with a key is remembered after that, so
-that whoever calls again with the key, after a crash for instance, gets it again. With each offer the caller says below
+that a repeated call with the key, after a crash for instance, gets it again. With each offer the caller says below
 which number it has all answers.
 
-*The site* (``Inbox``) knows of each call of each queue whether it runs, or what became of it. A call that it knows is
-not done again. With a disk it writes that a call begins before it does; after a restart such a call is uncertain.
+*The site* (``Inbox``) knows of each call of each queue whether it runs, or its outcome. A known call is not done again.
+With a disk it writes that a call begins before it does; after a restart such a call is uncertain.
 
 *Live.* The caller offers a bound call again whenever its site is there. *Bounded.* ``QUEUED_CALLS_MAX`` calls of a
 caller, ``QUEUED_ANSWERS_MAX`` answers of a site; one more is refused. ``QUEUED_KEYS_MAX`` keys are remembered. A caller
@@ -37,7 +38,7 @@ QUEUES_MAX = 10_000
 WAITING, BOUND, ANSWERED = "waiting", "bound", "answered"
 
 Outcome = tuple[int, Wrapped]
-"""Whether it went well, and the result, or the exception's name and text."""
+"""True and the result, or false and the exception's name and text."""
 
 
 class QueueIdentity(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -110,21 +111,21 @@ class QueuedCall(msgspec.Struct):
 
 
 class CallOutbox:
-    """The caller's calls. What ``bind`` and ``answer`` return is written, and then applied."""
+    """The caller's calls. The rows that ``bind`` and ``answer`` return are written first, and then applied."""
 
     def __init__(self, name: str, rows: Iterable[Row] = ()) -> None:
         self.name = name
         self._next = 1
         self.calls: dict[int, QueuedCall] = {}
         self.remembered: dict[int, QueuedCall] = {}
-        """Calls with a key whose answers were taken, in the order in which they were."""
+        """Calls with a key whose answers were taken, in the order of taking."""
         self._remembered_bytes = 0
         self._by_key: dict[str, int] = {}
         for row in rows:
             self._apply(row)
 
     def accept(self, key: str, receiver: str, payload: bytes) -> tuple[QueuedCall, list[Row]]:
-        """A new call; or, with the key of one that is known, that one."""
+        """A new call; or, with the key of a known call, that call."""
         known = self.by_key(key) if key else None
         if known is not None:
             return known, []
@@ -139,12 +140,12 @@ class CallOutbox:
         return [CallBound(number, site)]
 
     def answer(self, number: int, outcome: Outcome) -> list[Row]:
-        """The first answer counts."""
+        """Record an answer; only the first one counts."""
         call = self.calls.get(number)
         return [] if call is None or call.outcome is not None else [CallAnswered(number, outcome)]
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """These are on disk."""
+        """Apply rows that are on disk."""
         for row in rows:
             self._apply(row)
 
@@ -162,7 +163,7 @@ class CallOutbox:
 
     @property
     def settled(self) -> int:
-        """All calls below have their answers here."""
+        """The caller has the answers of all calls below this number."""
         return next((number for number, call in self.calls.items() if call.outcome is None), self._next)
 
     def live(self) -> Iterator[bytes]:
@@ -197,7 +198,7 @@ class CallOutbox:
                 self._remember(gone)
 
     def _remember(self, call: QueuedCall) -> None:
-        if call.outcome is None:  # it could not be written, and was not made
+        if call.outcome is None:  # the call could not be written, and was not made
             del self._by_key[call.key]
             return
         call.payload = b""
@@ -220,17 +221,17 @@ class CallOutbox:
 class _Queue(msgspec.Struct):
     below: int = 0
     calls: dict[int, Outcome | None] = {}
-    """None while it runs."""
+    """The outcome; None while it runs."""
 
 
 NEW, RUNS, OVER, OLD = "new", "runs", "over", "old"
 
 
 class Inbox:
-    """What a site knows of the calls of others."""
+    """A site's knowledge of the calls of others."""
 
     def __init__(self, site: str, rows: Iterable[Row] = (), lost: Outcome | None = None) -> None:
-        """``lost`` is what became of calls that had begun when the process ended."""
+        """``lost`` is the outcome of calls that had begun when the process ended."""
         self.site = site
         self._queues: OrderedDict[str, _Queue] = OrderedDict()
         self._answers = 0
@@ -242,8 +243,8 @@ class Inbox:
                     queue.calls[number] = lost
 
     def look(self, queue: str, number: int) -> tuple[str, Outcome | None]:
-        """What is to be done of an offer: ``new``, or it ``runs``, or it is ``over`` with this outcome, or so ``old``
-        that its caller has the answer."""
+        """What to do with an offer: the call is ``new``, or it ``runs``, or it is ``over`` with this outcome, or so
+        ``old`` that its caller has the answer."""
         known = self._queues.get(queue)
         if known is None:
             return NEW, None
@@ -263,7 +264,7 @@ class Inbox:
         return [row]
 
     def abandon(self, queue: str, number: int) -> None:
-        """It could not be written that a call begins, and so it did not."""
+        """The beginning of a call could not be written, so the call did not begin."""
         if self._queues[queue].calls.pop(number, 0) != 0:
             self._answers -= 1
 
@@ -273,7 +274,7 @@ class Inbox:
         return [row]
 
     def forget(self, queue: str, below: int) -> list[Row]:
-        """The caller has all answers below."""
+        """The caller has all answers below this number."""
         known = self._queues.get(queue)
         if known is None or below <= known.below:
             return []

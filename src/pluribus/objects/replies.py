@@ -1,9 +1,9 @@
-"""Answers that are awaited: by the object that asked and the token that it gave (``:reply-with``).
+"""Awaited answers, by the asking object and the token that it gave (``:reply-with``).
 
-*Promises.* An answer reaches the one that asked, and nobody else: both its receiver and its token must be those of the
-question. Each question ends once: with the first answer, with the departure of the process that was asked, or when its
-asker gives up. What comes later is counted, and is nobody's. A *standing* question (a subscription)
-is answered as often as its object likes.
+*Promises.* An answer reaches only the object that asked: both its receiver and its token must be those of the question.
+Each question ends once: with the first answer, with the departure of the process that was asked, or when its asker
+gives up. Later answers are counted and dropped. A *standing* question (a subscription) may be answered any number of
+times.
 
 *Bounded.* ``REPLIES_MAX`` questions of one process.
 """
@@ -32,7 +32,7 @@ class _Awaited:
 class Replies:
     def __init__(self, mark: str = "") -> None:
         self._mark = f".{mark}"
-        """Ends the tokens of this process."""
+        """The suffix of the tokens of this process."""
         self._awaited: dict[tuple[str, str], _Awaited] = {}
         self._tokens = 0
         self.late = 0
@@ -54,7 +54,7 @@ class Replies:
         self._awaited[(asker, token)].member = member
 
     def answered(self, receiver: str, message: Said) -> bool:
-        """Whether this is the answer to a question of ours; then who asked has been told."""
+        """True if this is the answer to a question of ours; the asking object has then been told."""
         key = (receiver, answers_token(message))
         awaited = self._awaited.get(key) if key[1] else None
         if awaited is None:
@@ -65,7 +65,7 @@ class Replies:
         return True
 
     def is_late(self, message: Said) -> bool:
-        """Whether it answers a question that is over: one whose token was given here."""
+        """True if it answers a question that is over: one whose token was given here."""
         if isinstance(message, Kqml) and message.performative == "discard":  # which names a token and answers nothing
             return False
         late = answers_token(message).endswith(self._mark)
@@ -76,7 +76,7 @@ class Replies:
         self._awaited.pop((asker, token), None)
 
     def members(self, there: Collection[int]) -> None:
-        """These processes are there; who waits for one of another is told that it is gone."""
+        """These processes are there; questions to any other are ended with an error."""
         for key, awaited in list(self._awaited.items()):
             if awaited.member and awaited.member not in there:
                 del self._awaited[key]

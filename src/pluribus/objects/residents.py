@@ -1,4 +1,4 @@
-"""An object of this process that has an id: what it handles, who preempts it, who has subscribed to it."""
+"""An object of this process that has an id: its handlers, its preemptive objects, its subscribers."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Resident:
         self.served = served
         self.aliases: dict[str, None] = {}
         self.methods: Mapping[str, Callable[..., Any]] = {}
-        """What may be called."""
+        """The methods that can be called."""
         self.exports: dict[str, Export] = {}
-        """By interface: through which handles its methods may be called."""
+        """By interface: the handles through which its methods can be called."""
         self.preempted_by: Resident | None = None
         self.mode = INSTEAD
         self.subscribers: dict[tuple[str, str], Any] = {}
-        """By subscriber and token: what it wants to be told of."""
+        """By subscriber and token: the content to which it subscribed."""
         self.running = 0
         self.waiting: deque[Any] = deque()
         self._handlers = Handlers(served)
@@ -64,8 +64,8 @@ class Resident:
         self._protocols["subscribe"] = Handlers(_Subscribing(self))
 
     def handler(self, message: Said) -> tuple[Handler | None, Said]:
-        """Who handles a message, and the message that it is given: what a broadcast holds is handled as if it had come
-        by itself."""
+        """The handler of a message, and its argument: the content of a broadcast is handled as if it had come by
+        itself."""
         found = self._handlers.find(message)
         if found is None and isinstance(message, Kqml):
             found = self._built_in(message)
@@ -85,14 +85,15 @@ class Resident:
         return self._protocols[""].find(message) or self._protocols["subscribe"].find(message)
 
     def quick(self, message: Kqml) -> Handler | None:
-        """The quick handler that the object itself has for a message, if nobody preempts it."""
+        """The object's own quick handler for a message, if no object preempts it."""
         if self.preempted_by is not None or "subprotocol" in message.parameters:
             return None
         found = self._handlers.by_performative(message.performative)
         return found if found is not None and found.quick else None
 
     def path(self) -> list[tuple[Resident, bool]]:
-        """Who gets a message to this object, one after another, each with whether it only looks at it first."""
+        """The objects that get a message to this object, one after another, each with whether it only gets it before
+        the next."""
         steps: list[tuple[Resident, bool]] = [(self, False)]
         at = self
         while at.preempted_by is not None:
@@ -104,7 +105,7 @@ class Resident:
         return steps
 
     def wanted_by(self, content: Any) -> list[tuple[str, str]]:
-        """Who subscribed to this content: subscribers and their tokens."""
+        """The subscriptions to this content: subscribers and their tokens."""
         wanted = plain(content)
         return [key for key, about in self.subscribers.items() if about is None or about == wanted]
 

@@ -1,4 +1,4 @@
-"""Whether a value that came from outside is of the type that a signature or a field asks for."""
+"""Checks whether a value from outside is of the type that a signature or a field asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def hints_of(of: Any) -> dict[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type. What no check is known for fits."""
+    """True if a value is of a type, or if no check is known for the type."""
     if hint is Any or hint is object or isinstance(hint, TypeVar | ForwardRef | str):
         return True
     if hint is None or hint is type(None):
@@ -56,7 +56,8 @@ def _all_fit(value: Any, origin: type, args: tuple[Any, ...]) -> bool:
 
 
 def as_type(value: Any, hint: Any) -> Any:
-    """The value as that type: a list where a tuple is wanted, the text of a date. ``ValueError`` if it is none."""
+    """The value converted to that type: a list where a tuple is wanted, the text of a date. ``ValueError`` if that is
+    impossible."""
     if fits(value, hint):
         return value
     try:

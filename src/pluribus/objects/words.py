@@ -1,6 +1,6 @@
 """The words of this style on the wire. All have one kind, so that they share batches.
 
-A ``Letter`` says outside of its payload for whom it is, so that a process that has no such object never looks into it.
+A ``Letter`` names its receiver outside of its payload, so that a process that has no such object never decodes it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Letter(msgspec.Struct, array_like=True, frozen=True, tag=0):
     payload: bytes
     """KQML in its binary form, or a graph of objects."""
     reply_with: str = ""
-    """Of an object message; KQML has it inside."""
+    """The token, of an object message; KQML has it inside."""
     in_reply_to: str = ""
     bridges: Number = 0
-    """Of an object message: those that it has crossed; KQML has them inside."""
+    """The number of bridges that an object message has crossed; KQML has it inside."""
 
 
 class Invocation(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -51,7 +51,7 @@ class Invocation(msgspec.Struct, array_like=True, frozen=True, tag=1):
     call: Called
     """Its arguments are still encoded."""
     bridges: Number = 0
-    """Those that it has crossed."""
+    """The number of bridges that the call has crossed."""
 
 
 class Sought(msgspec.Struct, array_like=True, frozen=True, tag=2):
@@ -66,13 +66,13 @@ class Found(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Changed(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """These names mean something else here now: who remembers them looks again."""
+    """These names mean other objects here now: processes that remember them ask again."""
 
     names: Names
 
 
 class Outcomes(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """What the objects of one process made of a call or a message: id, outcome, and a body."""
+    """The results of one process's objects for a call or a message: id, outcome, and a body."""
 
     of: Annotated[list[tuple[Name, Number, Wrapped]], msgspec.Meta(max_length=OBJECTS_MAX)]
 
@@ -84,16 +84,17 @@ class Listing(msgspec.Struct, array_like=True, frozen=True, tag=6):
 
 
 class Offer(msgspec.Struct, array_like=True, frozen=True, tag=7):
-    """A queued call, a question; asked as often as needed, done once. The answer is ``Outcomes`` with one."""
+    """A queued call, as a question; it is repeated as often as needed, and done once. The answer is ``Outcomes`` with
+    one."""
 
     queue: Name
     """The caller's queue, which outlives its process."""
     number: Number
-    """Of the call in that queue."""
+    """The number of the call in that queue."""
     settled: Number
     """All calls below are over: their answers need not be kept."""
     site: Name
-    """The process that was offered it first; no other may do it."""
+    """The site that was offered it first; no other may do it."""
     receiver: Name
     payload: bytes
 
@@ -106,7 +107,7 @@ class Settled(msgspec.Struct, array_like=True, frozen=True, tag=8):
 
 
 class Whereabouts(msgspec.Struct, array_like=True, frozen=True, tag=9):
-    """A question: which site are you, and do you have this object? The answer says it, or has an empty receiver."""
+    """A question: which site are you, and do you have this object? The answer has both, or an empty receiver."""
 
     receiver: Name
     site: Name = ""
@@ -124,7 +125,7 @@ def packed_call(call: Called) -> bytes:
 
 
 def unpacked_call(payload: bytes) -> Called:
-    """``msgspec.MsgspecError`` if it is none."""
+    """The parts of a call; ``msgspec.MsgspecError`` if these bytes are not one."""
     return _decode_called(payload)
 
 

@@ -6,7 +6,7 @@
             (filters)               pattern        ├─► matcher            in a process
                                                    └─► pipeline.patterns  on Spark, state in its store
 
-``tree.py`` is the language, ``references.py`` which row a field is of, ``events.py`` how an event becomes a row. The
+``tree.py`` is the language, ``references.py`` finds the row of a field, ``events.py`` makes rows of events. The
 conditions are those of ``filters``, one storey below.
 """
 

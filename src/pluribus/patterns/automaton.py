@@ -1,12 +1,12 @@
 """A row pattern as an automaton, with its preferences, and the proof that what it remembers is bounded.
 
 Every place of a variable in the pattern, repetitions written out, is a *position* (Glushkov's construction). For each
-there is the list of those that may follow it, the preferred one first; ``END`` in such a list is a match that ends
-there. A way to match that has reached a position can be told from others at the same position only by what conditions
-ask about the rows before, so that is all that has to be kept of it.
+position there is the list of positions that may follow it, the preferred one first; ``END`` in such a list is a match
+that ends there. Two ways to match at the same position differ only by the values that conditions ask about earlier
+rows, so only these are kept.
 
-Preferences make the lists' order, and the order of lists decides everything: what stands behind ``END`` is never tried
-once the match may end, since ending is preferred. So ``onward`` has only what stands before it.
+Preferences make the order of the lists, which decides everything: positions behind ``END`` are never tried once the
+match may end, since ending is preferred. So ``onward`` has only the positions before ``END``.
 
 Bounded: an attempt to match begins at one row and goes on as long as some way is open. A row pattern without ``*``,
 ``+`` and ``{n,}`` has a longest match; otherwise WITHIN must say how long it goes on at most. Without either the
@@ -39,7 +39,7 @@ class Automaton(NamedTuple):
 
 
 def build(text: str, rows: RowPattern, within_s: float | None, within_rows: int | None) -> Automaton:
-    """Raises ``BadPattern`` for what is too large, matches nothing, or is without bound."""
+    """Raises ``BadPattern`` if the pattern is too large, matches no row, or has no bound."""
     longest = _longest(rows)
     if longest is None and within_s is None and within_rows is None:
         endless = _endless(rows)
@@ -105,7 +105,7 @@ def _once(positions: Iterable[int]) -> list[int]:
 
 
 def _instead_of_end(positions: list[int], others: list[int]) -> list[int]:
-    """What comes after, with END's rank among the preferences kept."""
+    """The positions that come after, with the rank of END among the preferences kept."""
     if END not in positions:
         return positions
     place = positions.index(END)
@@ -119,7 +119,7 @@ class _Building:
         self.follow: list[list[int]] = []
 
     def add(self, rows: RowPattern) -> list[int]:
-        """The positions where the part may begin, END being no row at all; ``follow`` gets its positions."""
+        """The positions where the part may begin; END means that it may match no row. ``follow`` gets its positions."""
         match rows:
             case Variable(name, at):
                 if len(self.variables) >= PATTERN_POSITIONS_MAX:
@@ -189,6 +189,6 @@ class _Building:
 
     @staticmethod
     def chosen(rows: Repeat, positions: list[int]) -> list[int]:
-        """One more round, or none: which is preferred. A round without a row is none."""
+        """The preferred choice: one more round, or none. A round without a row is none."""
         real = [position for position in positions if position != END]
         return [*real, END] if rows.greedy else [END, *real]

@@ -1,4 +1,4 @@
-"""From events to rows: the time, what decides between equal times, the partition, and the columns of a pattern."""
+"""From events to rows: the time, the tie-breaker between equal times, the partition, and the columns of a pattern."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Key = tuple[Any, ...]
 
 
 class Misfit(BadInput):
-    """An event without a place: its time is none, or its partition cannot be told."""
+    """An event without a place: it has no time, or its partition cannot be determined."""
 
 
 def order_value(value: Any) -> list[Any]:
-    """For a place among others: nulls first, then truth, numbers, texts."""
+    """A sortable value: nulls first, then truth, numbers, texts."""
     if (truth := boolean(value)) is not None:
         return [1, truth]
     amount = number(value)
@@ -55,7 +55,7 @@ class Rows:
         return self.of_values(values, event if self._whole else None)
 
     def of_values(self, values: tuple[Any, ...], event: Any) -> tuple[Key, Row]:
-        """Of what ``order``, ``partition`` and ``columns`` name, in this order."""
+        """A row of the values that ``order``, ``partition`` and ``columns`` name, in this order."""
         time = values[0]
         if time.__class__ is not float:
             time = number(time)

@@ -1,9 +1,9 @@
 """All partitions of a pattern in one process, with the time that orders them.
 
-Events may come out of order by ``lateness_s`` seconds. The *watermark* is the newest time that was seen, less that. A
-row is taken when the watermark has reached its time; rows of a partition are taken in the order of ORDER BY, and those
-that it does not tell apart in the order in which they came. An event that comes after its place was taken is *late*: it
-is told as a problem, and matched no more.
+Events may come out of order by ``lateness_s`` seconds. The *watermark* is the newest time that was seen, less
+``lateness_s``. A row is taken when the watermark has reached its time; rows of a partition are taken in the order of
+ORDER BY, and equal ones in the order in which they came. An event that comes after its place was taken is *late*: it is
+reported as a problem, and not matched.
 
 Time goes on with the events of all partitions, and with ``advance``. Attempts that WITHIN ends are decided when the
 watermark has passed their end, even if their own partition is silent.
@@ -27,11 +27,11 @@ from .references import TIME, Row
 from .steps import Answer, Partition, Steps
 
 DUE_SPARE = 1_000
-"""Moments of forgotten partitions that may lie about, besides one for each that is known."""
+"""Moments of forgotten partitions that may stay, besides one for each known partition."""
 
 
 class Match(msgspec.Struct, frozen=True):
-    """What was found: the values that name its partition, and its measures, by name.
+    """A match: the values that name its partition, and its measures, by name.
 
     With ALL ROWS PER MATCH there is one for each row: ``event``, and the ``variable`` that it was matched to.
     """
@@ -52,7 +52,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """An event that found no place (``late``, ``misfit``), or an attempt that was given up (``overflow``)."""
+    """An event without a place (``late``, ``misfit``), or an attempt that was given up (``overflow``)."""
 
     kind: str
     reason: str
@@ -69,7 +69,7 @@ class State(msgspec.Struct, array_like=True):
 
 
 class _Place:
-    """A partition, and the moment at which it is looked at again."""
+    """A partition, and the moment at which it must be looked at again."""
 
     __slots__ = ("due", "state")
 
@@ -79,7 +79,8 @@ class _Place:
 
 
 class Matcher:
-    """Give it events, get matches. ``on_problem`` is told of each event that found no place; ``problems`` keeps some.
+    """Give it events, get matches. ``on_problem`` is called with each event that found no place; ``problems`` keeps
+    some.
 
     >>> matcher = Matcher("ORDER BY t PATTERN (A B) DEFINE A AS x = 1, B AS x = 2")
     >>> [match.last for match in matcher.feed([{"t": 1, "x": 1}, {"t": 2, "x": 2}])]
@@ -132,7 +133,8 @@ class Matcher:
                 yield key, row, event
 
     def feed_rows(self, rows: Iterable[tuple[Key, Row, Any]]) -> list[Match]:
-        """The same for events of which rows were made: the partition, the row, and what to show as the event."""
+        """Like ``feed``, for events of which rows were made: the partition, the row, and the object to show as the
+        event."""
         touched: dict[Key, _Place] = {}
         places, watermark = self._places, self.watermark
         lateness = math.inf if self.lateness_s is None else self.lateness_s
@@ -166,7 +168,7 @@ class Matcher:
         return self._go_on({})
 
     def finish(self) -> list[Match]:
-        """No event comes any more: what waits is taken, and every attempt is decided."""
+        """No more events will come: waiting rows are taken, and every attempt is decided."""
         self.watermark = math.inf
         matches = self._go_on(dict(self._places))
         for key, place in list(self._places.items()):
@@ -184,7 +186,7 @@ class Matcher:
         return msgspec.msgpack.encode(State(self.pattern.text, watermark, partitions))
 
     def restore(self, state: bytes) -> None:
-        """Go on where another matcher of the same pattern was."""
+        """Go on from the state of another matcher of the same pattern."""
         known = msgspec.msgpack.decode(state, type=State)
         if known.pattern != self.pattern.text:
             raise BadInput("this state is of another pattern: restore it into a matcher of its own pattern")
@@ -194,8 +196,8 @@ class Matcher:
             self._look_again(key, place)
 
     def parts(self) -> Iterator[tuple[Key, bytes, float]]:
-        """Each partition of which something is remembered, by itself; and when time alone will change it (``inf``: it
-        will not). The watermark is not in it."""
+        """Each remembered partition, by itself, with the time at which the watermark alone changes it (``inf``: never).
+        The watermark is not in it."""
         for key, place in self._places.items():
             yield key, msgspec.msgpack.encode(place.state), place.due
 
@@ -207,7 +209,7 @@ class Matcher:
         self._look_again(key, place)
 
     def due(self) -> float | None:
-        """When time alone will change something: the watermark passes this. ``None`` if it will not."""
+        """The watermark at which time alone changes something. ``None`` if it never does."""
         moments = [place.due for place in self._places.values()]
         earliest = min(moments, default=math.inf)
         return None if earliest == math.inf else earliest
@@ -234,7 +236,7 @@ class Matcher:
         return place
 
     def _go_on(self, touched: dict[Key, _Place]) -> list[Match]:
-        """Take what may be taken, in the partitions that got rows and in those whose time has come."""
+        """Take the rows that may be taken, in partitions that got rows and in partitions whose time has come."""
         matches: list[Match] = []
         watermark = self.watermark
         for key, place in touched.items():

@@ -1,9 +1,9 @@
-"""The pattern as programs hold it: a text that was read, checked and compiled.
+"""A pattern as programs hold it: a text that was read, checked and compiled.
 
-The conditions of DEFINE fall in two kinds. Those that speak of the current row and of rows at fixed distances before it
-(``price < PREV(price)``) are answered once for each row, whatever is being matched: the row gets a *mask* with a bit
-for every variable that it may be. Those that speak of the match so far are answered for each way to match; their bit is
-always set, and the question is asked when a way comes to the variable.
+The conditions of DEFINE fall in two kinds. Conditions about the current row and rows at fixed distances before it
+(``price < PREV(price)``) are answered once for each row: the row gets a *mask* with a bit for every variable that it
+may be. Conditions about the match so far are answered for each way to match; their bit is always set, and they are
+evaluated when a way comes to the variable.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Pattern:
         self._earlier: dict[tuple[int, int], int] = {}
         self._registers = Registers()
         self.back_max = 0
-        """How many rows before the first of a match may be asked for."""
+        """How many rows before the first row of a match conditions may look back."""
         self._read_conditions()
         self.measures = tuple(self._measure(each.value) for each in clauses.measures)
         self.positions = tuple(numbers[name] for name in self.automaton.variables)
@@ -135,9 +135,9 @@ class Pattern:
             plain.append(None if tree is None or not local else compile_predicate(tree, resolve=self._in_row(number)))
             looking.append(None if tree is None or local else compile_predicate(tree, resolve=self._in_way(number)))
         self.plain = tuple(plain)
-        """For each variable its condition on the row alone, if it is one."""
+        """For each variable, its condition on the row alone, if it has one."""
         self.looking = tuple(looking)
-        """For each variable its condition on the match so far, if it is one."""
+        """For each variable, its condition on the match so far, if it has one."""
 
     def _note(self, means: Meaning) -> None:
         if means.function in ("MATCH_NUMBER", "CLASSIFIER"):
@@ -147,7 +147,7 @@ class Pattern:
             self._columns.setdefault(means.path, COLUMNS + len(self._columns))
 
     def _is_local(self, means: Meaning, own: int) -> bool:
-        """Whether it is the current row, or one at a fixed distance before it."""
+        """True if it means the current row, or one at a fixed distance before it."""
         if means.function in ("MATCH_NUMBER", "CLASSIFIER"):
             at = self.text.upper().rfind(means.function) + 1
             raise BadPattern.at(self.text, at, f"{means.function} is no condition's matter", "use it in MEASURES")
@@ -189,7 +189,7 @@ def _remembered(text: str) -> Pattern:
 
 
 def parse(text: str, *, type: type | None = None) -> Pattern:
-    """The pattern that a text says, or ``BadPattern`` with position, reason and remedy.
+    """Parse a text; ``BadPattern`` has position, reason and remedy.
 
     With ``type``, a struct or dataclass of events, fields that it does not have and values of other kinds are refused.
     """

@@ -1,4 +1,4 @@
-"""Which row a field of a condition or measure is of.
+"""The rows that the fields of conditions and measures refer to.
 
 A row is a tuple: its time, what decides between equal times, the event itself (where whole rows are asked for), the
 columns that the pattern reads, and then columns of earlier rows that conditions compare the current row with

@@ -3,8 +3,8 @@
 Theory. SQL says: of all matches that begin at a row take the preferred one; if there is none, try the next row; after a
 match go on where AFTER MATCH SKIP says. So there is one *attempt* at a time, and it begins at ``start``. An attempt is
 a list of *ways* to match the rows so far, the preferred first. A row takes every way to the positions that may follow
-it and whose conditions hold. A way that may end is the best match so far, and all ways behind it are given up: whatever
-they find is less preferred. The attempt is decided when no way is left, and that is as early as can be: one more row,
+it and whose conditions hold. A way that may end is the best match so far, and all ways behind it are given up: their
+matches are less preferred. The attempt is decided when no way is left, and that is as early as can be: one more row,
 whatever it is, would change nothing. WITHIN decides it too, by a row that is too late or by a watermark that says that
 no other can come.
 
@@ -13,7 +13,7 @@ far as PREV looks back.
 
 The state is a value: lists of rows and ways, which msgspec packs, so that it can be kept by Spark between two batches.
 What is in it is bounded: at most ``PATTERN_ROWS_MAX`` rows (fewer, where the pattern says so), as many waiting ones,
-and ``PATTERN_THREADS_MAX`` ways. An attempt that needs more is given up, and that is told.
+and ``PATTERN_THREADS_MAX`` ways. An attempt that needs more is given up, and that is reported.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Partition(msgspec.Struct, array_like=True):
     """The time and tie of the last row that was taken."""
 
     def is_past(self, row: Row) -> bool:
-        """Whether the row's place in the order was taken by a later one."""
+        """True if a later row was taken already, so that the row's place is gone."""
         if self.last is None or row[TIME] > self.last[0]:
             return False
         return bool(row[TIME] < self.last[0] or (row[TIE] is not None and row[TIE] < self.last[1]))
@@ -81,12 +81,12 @@ class Answer(NamedTuple):
 
 
 class Steps:
-    """What a pattern does to partitions. It holds nothing of them."""
+    """The steps of a pattern over partitions. It keeps no state of them."""
 
     def __init__(self, pattern: Pattern, *, numbered: bool) -> None:
         self.pattern = pattern
         self._counts = numbered or "MATCH_NUMBER" in pattern.text.upper()
-        """Whether it matters how many matches a partition has had; then none is forgotten that has had any."""
+        """True if the number of matches of a partition matters; then no partition with a match is forgotten."""
         automaton = pattern.automaton
         self._begin = len(automaton.variables)
         """A position before all others."""
@@ -102,7 +102,7 @@ class Steps:
         self._extend = _extension(pattern.earlier)
         ((column, back),) = pattern.earlier if len(pattern.earlier) == 1 else ((None, 0),)
         self._last_column = column if back == 1 else None
-        """The one column of the row before that conditions ask for, if that is all that they ask for."""
+        """The one column of the row before that conditions use, if they use no other."""
         self._looking = pattern.looking
         self._updates = pattern.updates()
         self._initial = pattern.initial_registers()
@@ -119,7 +119,7 @@ class Steps:
         rows.sort(key=self._sort_key)
 
     def take(self, partition: Partition, rows: Sequence[Row], answers: list[Answer]) -> list[str]:
-        """Rows that come after all that were taken before. Gives what went wrong."""
+        """Take rows that come after all those taken before. Returns problems."""
         kept, masks, mask, extend = partition.rows, partition.masks, self._mask, self._extend
         if extend is None:
             kept.extend(rows)
@@ -140,7 +140,7 @@ class Steps:
         return self._run(partition, answers)
 
     def expire(self, partition: Partition, watermark: float, answers: list[Answer]) -> list[str]:
-        """No row before this time comes any more: attempts that WITHIN ends are decided."""
+        """No row before this time will come: attempts that WITHIN ends are decided."""
         problems: list[str] = []
         if self._within is not None:
             while partition.ways and watermark - self.began(partition) > self._within:
@@ -162,19 +162,19 @@ class Steps:
         return time
 
     def due(self, partition: Partition) -> float | None:
-        """When time alone changes something: the watermark passes this."""
+        """The watermark at which time alone changes something."""
         moments = [partition.waiting[0][TIME]] if partition.waiting else []
         if partition.ways and self._within is not None:
             moments.append(self.began(partition) + self._within)
         return min(moments, default=None)
 
     def may_be_forgotten(self, partition: Partition) -> bool:
-        """Whether a new partition would go on just like this one."""
+        """True if a new partition would go on just like this one."""
         return not (partition.ways or partition.waiting or partition.rows or (partition.matches and self._counts))
 
     def _first_masks(self) -> tuple[int, int, int]:
-        """The variables that the first three rows of a match may be; all, where a match may end before. Most attempts
-        would fail at one of them, and need not begin."""
+        """The variables that the first three rows of a match may be; all variables, where a match may end before. Most
+        attempts would fail at one of these rows, and need not begin."""
         masks = []
         positions: set[int] = {self._begin}
         ended = False
@@ -218,7 +218,8 @@ class Steps:
         return problems
 
     def _attempt(self, partition: Partition) -> str | None:
-        """Give rows to the ways until there are none of the one or the other. Gives why it went wrong."""
+        """Give rows to the ways until there are no more rows, or no more ways. Returns the reason if the attempt was
+        given up."""
         rows, masks, base, start = partition.rows, partition.masks, partition.base, partition.start
         ways, within = partition.ways, self._within
         place, count = partition.at - base, len(rows)
@@ -241,7 +242,8 @@ class Steps:
         return None
 
     def _step(self, partition: Partition, ways: list[Way], mask: int, place: int) -> list[Way]:
-        """Conditions are about rows alone, so two ways at a position are alike, and the preferred one stays."""
+        """For patterns whose conditions are about rows alone: two ways at a position are alike, and the preferred one
+        stays."""
         onward, bits, accepts, names = self._onward, self._bits, self._accepts, self._bytes
         found: list[Way] = []
         seen: set[int] = set()
@@ -259,7 +261,8 @@ class Steps:
         return found
 
     def _step_back(self, partition: Partition, ways: list[Way], mask: int, place: int) -> list[Way]:
-        """Conditions are about the match so far: ways at a position are alike if their registers are."""
+        """For patterns with conditions about the match so far: ways at a position are alike if their registers are
+        equal."""
         onward, bits, accepts, names = self._onward, self._bits, self._accepts, self._bytes
         context, row, index = self._context, partition.rows[place], partition.base + place
         context.rows, context.base, context.start, context.index = (
@@ -309,7 +312,7 @@ class Steps:
         partition.start = partition.at = start + step
 
     def _skip(self, variables: bytes) -> int:
-        """How many rows further the next attempt begins. Never none, or it would find the same again."""
+        """By how many rows later the next attempt begins. Never 0, or it would find the same match again."""
         match self.pattern.clauses.skip:
             case SkipTo.PAST_LAST_ROW:
                 return len(variables)

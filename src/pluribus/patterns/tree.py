@@ -1,4 +1,4 @@
-"""A pattern as a tree: which variables may follow each other, and what is said about them.
+"""A pattern as a tree: the order of its variables, and the conditions on them.
 
 A *row pattern* is a regular expression over variables. Of two ways to match the same rows it says which is preferred:
 the first choice of an alternation before the second, one more round of a greedy quantifier before going on, going on
@@ -30,7 +30,7 @@ class Alternation(msgspec.Struct, frozen=True):
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """A round beyond ``least`` that matches no row is none: so ``(A?)*`` ends."""
+    """A round beyond ``least`` that matches no row does not count: so ``(A?)*`` ends."""
 
     part: RowPattern
     least: int
@@ -50,7 +50,7 @@ class SkipTo(Enum):
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """``final``: of the whole match also in a row in its middle."""
+    """``final``: the value over the whole match, even in a row in its middle."""
 
     name: str
     value: Node
@@ -58,11 +58,11 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 class Clauses(msgspec.Struct, frozen=True):
-    """What a text says, clause by clause."""
+    """The contents of a text, clause by clause."""
 
     partition: tuple[Path, ...]
     order: tuple[Path, ...]
-    """The time, and what decides between equal times."""
+    """The time, and the tie-breaker between equal times."""
     measures: tuple[Measure, ...]
     all_rows: bool
     skip: SkipTo
@@ -86,7 +86,7 @@ def variables(rows: RowPattern) -> Iterator[Variable]:
 
 
 def shown(rows: RowPattern) -> str:
-    """As it is written."""
+    """The row pattern as text."""
     match rows:
         case Variable(name):
             return name

@@ -9,8 +9,8 @@ that it names count. The first time that such an archive is written to again, it
 without a manifest, as other programs write it, counts whole.
 
 Playing back needs no Spark where the archive is a local folder. Days are read one after another, each sorted by time,
-so a day of what is played must fit into memory. Events keep the time that they had; ``now=True`` gives them the time at
-which they are played.
+so a day of events must fit into memory. Events keep the time that they had; ``now=True`` gives them the time at which
+they are played.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 KEYS = ("topic", "day")
 WRITER = "archive"
 COMPACT_EVERY = 64
-"""Micro-batches between two looks for small files."""
+"""Micro-batches between two searches for small files."""
 COMPACT_FILES, COMPACT_BYTES = 16, 64 << 20
 ROWS_A_PUT = 4_096
 BYTES_A_PUT = 1 << 20
 STEP_S = 0.05
-"""Events that are due within it are published together."""
+"""Seconds: events that are due within them are published together."""
 
 
 def archive(
@@ -56,8 +56,8 @@ def archive(
 ) -> Any:
     """The standing query, not started: a writer for ``Job`` or for ``start()``. ``options`` are those of the source.
 
-    With ``retain_s``, topics forget events that are older, once the archive has them; their own retention is taken
-    away, as it would not wait. Small files are put together now and then.
+    With ``retain_s``, topics forget older events, once the archive has them; their own retention is switched off,
+    because it would not wait. Small files are put together now and then.
     """
     register(spark)
     given = {"url": url, "topic": topic, "start": "earliest", **options}
@@ -69,7 +69,7 @@ def archive(
 
 
 class _Archiving:
-    """What is done with each micro-batch, beside the driver."""
+    """The work on each micro-batch, beside the driver."""
 
     def __init__(self, spark: SparkSession, table: Landing, retention: Retention | None) -> None:
         self._spark = spark
@@ -102,7 +102,7 @@ class _Archiving:
 def compact(
     spark: SparkSession, folder: str | PathLike[str], files: int = COMPACT_FILES, size: int = COMPACT_BYTES
 ) -> int:
-    """Put small files of an archive together: of partitions with so many or more. How many files are fewer."""
+    """Compact an archive: join the small files of partitions with so many or more. Returns how many files are fewer."""
     return Landing(fspath(folder), spark, keys=KEYS).compact(spark, files, size)
 
 

@@ -44,7 +44,7 @@ class Archived:
         self._topics: dict[str, list[str]] | None = None
 
     def first(self, topic: str) -> int | None:
-        """The first offset of a topic that is here; None if there is none."""
+        """The first offset of a topic in the archive; None if there is none."""
         return min((file.least for file in self._files(topic)), default=None)
 
     def end(self, topic: str) -> int:
@@ -53,8 +53,8 @@ class Archived:
     def batches(
         self, topic: str, start: int, stop: int, where: str = "", bodies: bool = True, *, skip: bool = False
     ) -> Iterator[StoredBatch]:
-        """Every event from ``start`` up to ``stop``; ``BadInput`` if one of them is not here, unless that is to be
-        skipped."""
+        """Every event from ``start`` up to ``stop``; ``BadInput`` if one of them is not here, unless missing events are
+        to be skipped."""
         import pyarrow.parquet as parquet
 
         wanted = parse(where).matches if where else None
@@ -66,7 +66,7 @@ class Archived:
             try:
                 with self._system.open_input_file(file.path) as stream:
                     table = parquet.ParquetFile(stream).read(list(COLUMNS)).sort_by("offset")
-            except FileNotFoundError:  # a compaction was quicker: its rows are elsewhere
+            except FileNotFoundError:  # a compaction was quicker: its rows are in another file
                 self._topics = None
                 yield from self.batches(topic, at, stop, where, bodies, skip=skip)
                 return
@@ -200,7 +200,7 @@ def _chosen(batch: StoredBatch, wanted: Any, bodies: bool) -> StoredBatch | None
 
 
 Looked = dict[str, tuple[int, int | None]]
-"""Of topics: their first offset when the archive was looked at, and the first one there."""
+"""By topic: its first offset when the archive was looked at, and the first one in the archive."""
 
 
 def reaching_back(known: Sequence[Known], where: str, looked: Looked) -> list[Known]:

@@ -1,13 +1,13 @@
-"""What Spark forks its Python workers from: its own daemon, with Pluribus loaded before the first fork.
+"""The daemon from which Spark forks its Python workers, with Pluribus loaded before the first fork.
 
 A standing query starts several workers for every micro-batch (one plans the write, one commits it), each a fork of a
 daemon. Loaded here once, the imports cost them nothing. ``session.py`` names this module to Spark
 (``spark.python.daemon.module``); it is run as ``python -m pluribus.pipeline.daemon WORKER``, where WORKER is the module
 of Spark that workers run.
 
-It is deaf to a polite kill, and so are its workers: systemd sends one to all processes of a service at once, and a
-worker that ended by it would fail the micro-batch that the driver wants to finish. Spark ends the daemon by closing its
-standard input, and the daemon its workers.
+It ignores SIGTERM, and so do its workers: systemd sends one to all processes of a service at once, and a worker that
+ended by it would fail the micro-batch that the driver wants to finish. Spark ends the daemon by closing its standard
+input, and the daemon its workers.
 """
 
 import signal

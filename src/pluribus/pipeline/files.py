@@ -1,9 +1,9 @@
 """Files of a folder that may lie anywhere: on a local disk, or where Spark's Hadoop client reaches.
 
 A path without a scheme is local and is handled by Python. A URI (``hdfs://``, ``s3a://``, ``file://``, …) is handed to
-the Hadoop client of the driver's Java machine, as Spark itself does it; that needs a session with a Java machine of
-its own, so not one through a Connect server. ``write`` and ``move`` are one step for whoever reads: a file is there
-whole, or not at all. (On object stores a move is a copy, as the Hadoop client does it.)
+the Hadoop client of the driver's Java machine, as Spark itself does it; that needs a session with a Java machine of its
+own, so not one through a Connect server. ``write`` and ``move`` are atomic for readers: a file is there whole, or not
+at all. (On object stores a move is a copy, as the Hadoop client does it.)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Files(Protocol):
     def read(self, name: str) -> bytes: ...
 
     def write(self, name: str, data: bytes) -> None:
-        """In the place of what was there. Local files are on disk when it returns."""
+        """Write a file, replacing an old one. Local files are on disk when it returns."""
         ...
 
     def move(self, name: str, to: str) -> None:
@@ -60,12 +60,12 @@ class Files(Protocol):
 
 
 def is_local(where: str) -> bool:
-    """Whether a path is one of this machine's disks."""
+    """True if a path is on a disk of this machine."""
     return SCHEME.match(where) is None
 
 
 def local_path(where: str) -> Path | None:
-    """The path of a local folder, also of a ``file:`` URI; None if it is elsewhere."""
+    """The path of a local folder, also of a ``file:`` URI; None if it is not local."""
     if is_local(where):
         return Path(where)
     parts = urlsplit(where)
@@ -132,7 +132,7 @@ class LocalFiles:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(path)
-        except OSError:  # the disk is full, say: what was begun would take of its room
+        except OSError:  # the disk is full, for example: an unfinished file would use space
             beside.unlink(missing_ok=True)
             raise
         _synced(path.parent)
@@ -219,7 +219,7 @@ class HadoopFiles:
 
     def _replaced(self, source: Any, target: Any) -> bool:
         """Put a file into the place of another in one step, so that a driver that is killed meanwhile leaves the old
-        one or the new one; false where the store's client has no such step."""
+        one or the new one; false where the store's client cannot do that."""
         from py4j.protocol import Py4JJavaError
 
         hadoop = self._jvm.org.apache.hadoop.fs

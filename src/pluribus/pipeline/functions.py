@@ -2,8 +2,8 @@
 
 Each takes a table of events with a column ``time`` (as the source gives it) and returns a table; put them one behind
 another with ``DataFrame.transform``. On a stream each keeps state that is bounded by ``late``, how much later than the
-newest an event may come and still count, or by the number of keys where that is said. What comes later is left out,
-and Spark counts it (``numRowsDroppedByWatermark``).
+newest an event may come and still count, or by the number of keys where that is said. Later events are left out, and
+Spark counts them (``numRowsDroppedByWatermark``).
 
 Widths and lateness are Spark's intervals: ``"10 seconds"``, ``"5 minutes"``.
 """

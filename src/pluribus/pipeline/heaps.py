@@ -51,8 +51,8 @@ class Heap:
 
     @classmethod
     def of(cls, ranges: Sequence[Range], pieces: Sequence[Piece]) -> Heap | None:
-        """None unless each batch is whole within its range, has one time and bodies of one length each, and nothing
-        that only some events have."""
+        """A heap; None unless each batch is whole within its range, has one time and bodies of one length each, and no
+        field that only some events have."""
         import numpy as np
 
         heads = np.frombuffer(b"".join([packed[:HEAD_BYTES] for _, _, packed in pieces]), _FIELDS)
@@ -79,7 +79,7 @@ class Heap:
 
     @property
     def kind(self) -> int:
-        """Of all bodies."""
+        """The encoding of all bodies."""
         return int(self._heads["kind"][0])
 
     @property

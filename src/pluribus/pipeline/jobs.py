@@ -1,6 +1,6 @@
 """Jobs: a file of Python whose standing queries run on any engine, are watched, stopped with care and resumed.
 
-A job is a file with a function ``job(spark, options)``. It returns what is to run: a dictionary of names and
+A job is a file with a function ``job(spark, options)``. It returns its queries: a dictionary of names and
 ``DataStreamWriter``s that are not started, as ``df.writeStream...`` makes them; a single one; or, from a job that is
 done when it returns, a dictionary of numbers. The runner gives every query its name and a checkpoint of its own below
 ``checkpoint``; started again with the same folder, a query goes on where it ended.
@@ -35,11 +35,11 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.2
 STOP_S = 30.0
-"""How long a stop waits for the micro-batch that is under way."""
+"""Seconds for which a stop waits for the micro-batch under way."""
 
 OURS = "pluribus.core.errors."
 CAUSE = re.compile(r"(?:: |Caused by: )?(?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): (.+)")
-"""A line of Python or Java that names an exception, and what it says."""
+"""A line of Python or Java that names an exception, and its message."""
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark waits ten seconds, which nobody can change, until a process that it started for a stream calls it."""
@@ -56,7 +56,7 @@ Progress = Callable[[dict[str, Any]], object]
 
 
 def check_job(path: Path) -> None:
-    """A file that cannot be a job is told before Spark is started. It is read, and not run."""
+    """Report a file that cannot be a job before Spark is started. The file is read, and not run."""
     if not path.is_file():
         raise BadInput(f"there is no job {path}: name a file of Python with a function job(spark, options)")
     try:
@@ -187,7 +187,7 @@ class Job:
             self._stopping.wait(LOOK_S)
 
     def _look(self, progress: Progress) -> None:
-        """Tell of every micro-batch since the last look, and add it up."""
+        """Report every micro-batch since the last look, and add it up."""
         for name, query in self.queries.items():
             for told in query.recentProgress:
                 batch = int(told["batchId"])

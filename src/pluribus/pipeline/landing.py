@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 COMMITS, STAGING, FENCES = "_commits", "_staging", "_commits/fences"
 WHOLE = "_SUCCESS"
-"""What Spark writes behind the last file."""
+"""Temporary names that Spark writes behind the last file."""
 PENDING, DONE = ".pending", ".json"
 KEPT_COMMITS = 4
-"""Commits of each writer that stay written down; the last would do."""
+"""Commits of each writer that are kept; the last one would be enough."""
 ROWS_A_FILE = 2_000_000
 COMPACTOR = "compact"
 QUERY_ID = "sql.streaming.queryId"
@@ -68,7 +68,7 @@ class Commit(msgspec.Struct):
     fence: tuple[int, int] | None = None
     """From and to, in microseconds since 1970."""
     place: dict[str, int] = {}
-    """How far the writer has come, in each topic."""
+    """By topic: the offset that the writer has reached."""
     query: str = ""
     """Spark's id of the query that counts the batches; empty if the writer counts them itself."""
     batch: int = -1
@@ -77,7 +77,7 @@ class Commit(msgspec.Struct):
     """The writer's place when the query began: rows below it are those of queries before."""
 
     def holds(self, query: str, number: int) -> bool:
-        """Whether a batch was committed with this one, or before."""
+        """True if a batch was committed with this one, or before."""
         if query and self.query:
             return query == self.query and number <= self.batch
         return number <= self.number
@@ -114,7 +114,7 @@ class Landing:
         return _commit.decode(self.files.read(max(found)[1])) if found else None
 
     def place(self, writer: str) -> dict[str, int]:
-        """How far a writer had come with its last batch."""
+        """The offsets that a writer had reached with its last batch."""
         found = self.latest(writer)
         return {} if found is None else found.place
 
@@ -211,7 +211,7 @@ class Landing:
         self._do(name, commit)
 
     def finish(self) -> None:
-        """Do what pending commits say, and remove what was staged for none."""
+        """Do the moves of pending commits, and remove staged files of no commit."""
         with self._held():
             self._adopt()
             for name, commit in self._pending():
@@ -361,7 +361,7 @@ class Landing:
 
 
 def query_of(spark: SparkSession) -> str:
-    """Inside ``foreachBatch``: Spark's id of the query, which is that of its checkpoint; empty if nobody says."""
+    """Inside ``foreachBatch``: Spark's id of the query, which is that of its checkpoint; empty if it is not known."""
     if getattr(spark, "_jsc", None) is None:  # through a Connect server
         return ""
     return str(spark.sparkContext.getLocalProperty(QUERY_ID) or "")

@@ -1,15 +1,15 @@
-"""How far a stream has read: an offset for each topic of each log. It is what Spark keeps in a checkpoint.
+"""The place of a stream: an offset for each topic of each log. Spark keeps it in a checkpoint.
 
 An offset means something in one log only. If keepers begin another one (a new store, or a bus of the same name
-elsewhere), offset 1,000 of it is another event; who went on there would pass over 1,000 events in silence. So a place
-names its log, by the number that its first keepers gave it: ``{"5f3c…": {"stocks/ibm": 1000}}``. A query over several
-logs has one entry for each. In places of before logs had names, topics stand at the top; they are taken for those of
-the log that is there.
+elsewhere), offset 1,000 of it is another event; a query that went on there would skip 1,000 events in silence. So a
+place names its log, by the number that its first keepers gave it: ``{"5f3c…": {"stocks/ibm": 1000}}``. A query over
+several logs has one entry for each. In places of before logs had names, topics stand at the top; they are taken for
+those of the log that is there.
 
 **Many topics.** Spark writes a place for every micro-batch, and ten thousand topics with their names are hundreds of
 kilobytes. A place that is longer than ``INLINE_BYTES`` is kept by the keepers instead: as one event, packed, in a
-durable topic of the query's own below ``pluribus/places/``, and what Spark has is where to find it, with a digest, and
-with the sum of its offsets, which is what lag is computed from::
+durable topic of the query's own below ``pluribus/places/``, and Spark has only the offset of that event, with a digest,
+and with the sum of its offsets, from which lag is computed::
 
     {"5f3c…": {"@kept": "9a31…:17:77aa01", "@topics": 10000, "@events": 123456}}
 
@@ -174,7 +174,7 @@ class Places:
         return dict(offsets)
 
     def keep(self, keepers: LogClient, name: str, offsets: Mapping[str, int]) -> dict[str, Any]:
-        """What stands in a place for these offsets of one log: themselves if they are few."""
+        """The entry of a place for these offsets of one log: the offsets themselves if they are few."""
         if len(offsets) <= INLINE_TOPICS and len(json.dumps(offsets)) <= INLINE_BYTES:
             return dict(offsets)
         told = {TOPICS: len(offsets), EVENTS: sum(offsets.values())}

@@ -1,4 +1,4 @@
-"""The options of ``format("pluribus")``, checked; and the names that people know from Spark's source for Kafka.
+"""The options of ``format("pluribus")``, checked; and the names of Spark's source for Kafka.
 
 ``Settings`` is made beside the driver and in executors, and travels between them. It opens no connection by itself.
 
@@ -60,14 +60,14 @@ ALIASES = {
 }
 """Names of Kafka's source, in lower case as Spark compares them."""
 IGNORED = ("includeheaders", "groupidprefix", "fetchoffset.numretries", "fetchoffset.retryintervalms")
-"""Names of Kafka's source that ask for nothing here: headers are always there, and nobody reads as a group."""
+"""Names of Kafka's source that have no effect here: headers are always there, and there are no consumer groups."""
 REFUSED = {
     "kafka.bootstrap.servers": "name the keepers: .option('url', 'client://HOST:PORT,HOST:PORT/BUS')",
     "assign": "a topic has no partitions here: .option('topics', 'a,b')",
     "kafka.group.id": "nobody reads as a group: leave it out, a checkpoint remembers how far a query is",
 }
 HIDDEN = "pluribus/places/"
-"""Topics in which queries keep how far they are (``offsets.py``): no pattern that does not name them matches them."""
+"""The topics in which queries keep their places (``offsets.py``): a pattern matches them only if it names them."""
 EARLIEST, LATEST = "earliest", "latest"
 WAIT_S = 900.0
 """How long a micro-batch waits for ``rows_min``, if ``wait`` does not say: as in Kafka's source."""
@@ -116,7 +116,7 @@ class Settings:
 
     @cached_property
     def patterns(self) -> list[str]:
-        """What keepers are asked for."""
+        """The patterns that keepers are asked for."""
         if self._pattern is not None:
             return ["#"]
         listed = [one.strip() for one in self.given.get("topics", "").split(",") if one.strip()]
@@ -124,7 +124,7 @@ class Settings:
 
     @property
     def several(self) -> bool:
-        """Whether more than one topic may be meant."""
+        """True if more than one topic may be meant."""
         return len(self.patterns) > 1 or bool(set("+#") & set(self.patterns[0]))
 
     def wants(self, topic: str) -> bool:

@@ -23,7 +23,7 @@ from ..patterns.events import order_value
 from ..patterns.references import Row
 
 LAYOUT = -1
-"""The bucket that holds no rows, but how the state of the stream is laid out."""
+"""The bucket without rows, which keeps the layout of the stream's state."""
 VERSION = 2
 """Of the layout."""
 SLOT_MS = 1_000
@@ -37,7 +37,7 @@ Placed = tuple[Values, Row, Values]
 
 
 def first_of_all() -> Any:
-    """A function of Spark that is true for the first of several rows of a task; there is none for streams."""
+    """A function of Spark that is true for the first of several rows of a task; Spark has none for streams."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
@@ -49,21 +49,21 @@ def first_of_all() -> Any:
 
 
 class Crew(NamedTuple):
-    """What travels to the workers."""
+    """The parameters that travel to the workers."""
 
     text: str
     order: int
-    """How many columns are of ORDER BY."""
+    """How many columns belong to ORDER BY."""
     keys: int
-    """How many are of PARTITION BY."""
+    """How many columns belong to PARTITION BY."""
     whole: tuple[bool, ...]
-    """For each column, whether it is a whole number that travels as a text."""
+    """For each column: true if it is a whole number that travels as a text."""
     fields: tuple[tuple[str, str], ...]
     """Names and types of what comes back: keys, measures, the whole row, the problem; and perhaps when it was certain,
     in seconds."""
     lateness_s: float = 0.0
     buckets: int = 0
-    """Into how many a stream is divided."""
+    """The number of buckets of a stream."""
 
     @property
     def schema(self) -> str:

@@ -5,8 +5,8 @@ partition must meet in one place, in order:
 
 * a table is divided by PARTITION BY and sorted; each task goes through its rows once (``mapInArrow``);
 * a stream is divided into *buckets*, by a hash of PARTITION BY (``transformWithState``). A bucket is one key of Spark's
-  state store, which is RocksDB, and holds a map of partitions: what is remembered of a partition is read and written
-  only when one of its rows or time-outs comes. A micro-batch costs a few calls and what it touches, however many
+  state store, which is RocksDB, and holds a map of partitions: the state of a partition is read and written only when
+  one of its rows or time-outs comes. A micro-batch costs a few calls and the partitions that it touches, however many
   partitions there are. The watermark is Spark's, over all tasks; a time-out is set to the moment at which time alone
   changes something. One bucket more holds the layout, and has a row or more of each task sent to it: a query that goes
   on with another number of buckets, or another pattern, is refused.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BUCKETS = 32
-"""How a stream is divided. It is part of what a checkpoint means: keep it over restarts."""
+"""The number of buckets of a stream. A checkpoint depends on it: keep it over restarts."""
 BUCKETS_MAX = 65_536
 PROBLEM = "problem"
 STATE = {

@@ -1,4 +1,5 @@
-"""Spark's conditions in the one filter language: what is pushed down to the keepers; and as bounds of what is read."""
+"""Spark's conditions in the one filter language: as filters for the keepers, and as bounds of the offsets that are
+read."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def condition(filter: Filter, fields: Mapping[str, bool]) -> Pushed | None:
 
 
 class Bounds:
-    """What conditions on the envelope leave to be read: topics, offsets, and times from below. Every event that fulfils
+    """The events that conditions on the envelope allow: topics, offsets, and times from below. Every event that fulfils
     the conditions lies within.
 
     Times of a topic need not rise from event to event, because publishers have clocks of their own. So the first event
@@ -87,7 +88,7 @@ class Bounds:
         return all(name in some for some in self._topics) and all(name.startswith(one) for one in self._prefixes)
 
     def take(self, filter: Filter) -> bool:
-        """Take a condition over, or a part of it; true if nothing of it is left for Spark."""
+        """Take a condition over, or a part of it; true if Spark need not check it any more."""
         attribute = ".".join(getattr(filter, "attribute", ()))
         if attribute == "topic":
             return self._take_topic(filter)

@@ -1,8 +1,8 @@
 """``spark.read.format("pluribus").option("queue", NAME)`` looks at a queue; ``readStream`` takes from it.
 
 A micro-batch of a stream is a prepared transaction that received its messages (``docs/transactions.md``): it is kept
-through any crash, and its messages are in nobody else's hands, until it is decided. Its number is made of the option
-``reader``, the queue, and the number of the micro-batch, so whoever plans or replays that batch finds the same
+through any crash, and no other consumer gets its messages, until it is decided. Its number is made of the option
+``reader``, the queue, and the number of the micro-batch, so every planning or replay of that batch finds the same
 messages.
 
 ========================  ==========================================================================================
@@ -142,7 +142,7 @@ def _text(value: Any) -> str:
 
 
 class QueueReader(_Reading, DataSourceReader):
-    """Looks, and takes nothing. One task reads the whole queue."""
+    """Reads without taking messages. One task reads the whole queue."""
 
     def partitions(self) -> Sequence[InputPartition]:
         return [Messages()]
@@ -175,7 +175,7 @@ class QueueStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return ReadMaxRows(self._rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Settle the batch that is done, and take the next one."""
+        """Settle the finished batch, and take the next one."""
         rows = self._rows if isinstance(limit, ReadAllAvailable) else min(getattr(limit, "max_rows", ROWS), ROWS_MAX)
 
         async def planned(bus: Any, queue: Any) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""Retention that waits for an archive: topics forget what is old *and* archived, and nothing else.
+"""Retention that waits for an archive: topics forget only events that are old *and* archived.
 
-A topic's own retention (``durable.retain``) knows no archive. Where an archive is told to see to it, the topic is left
-without a limit of its own, and the archive has events removed: those that are older than asked for, up to the offset
-that it has committed. If the archive stands still, the topic grows; nothing is lost.
+A topic's own retention (``durable.retain``) knows no archive. If an archive does the retention, the topic has no limit
+of its own, and the archive has events removed: those that are older than asked for, up to the offset that it has
+committed. If the archive stands still, the topic grows; nothing is lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Retention:
         self._looked_s: float | None = None
 
     def let_go(self, archived: Mapping[str, int]) -> int:
-        """Have removed what is old and below these offsets; how many events."""
+        """Have events removed that are old and below these offsets; returns how many."""
         if self._looked_s is not None and monotonic() - self._looked_s < self._every_s:
             return 0
         self._looked_s = monotonic()

@@ -1,4 +1,4 @@
-"""What a load needs: logs, keepers, disks, cores of Spark, files of an archive. ``pluribus pipeline scale``.
+"""The resources for a load: logs, keepers, disks, cores of Spark, files of an archive. ``pluribus pipeline scale``.
 
 Two parts. On paper: rates, bytes and counts from what one log and one core were measured to do, which are arguments.
 Played: topics are not equally busy, and a topic belongs to one log, whole. So topics get shares by Zipf's law, seeded,
@@ -21,13 +21,13 @@ DAY_S = 86_400
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What comes."""
+    """The load."""
 
     events_a_day: float = 1e9
     topics: int = 10_000
     body_bytes: int = 200
     skew: float = 0.8
-    """Of Zipf's law: 0 is all topics alike, 1 is as words are in a language."""
+    """The exponent of Zipf's law: 0 is all topics alike, 1 is like words in a language."""
     peak: float = 4.0
     """The busiest hour over the mean."""
     kept_days: float = 3.0
@@ -35,8 +35,8 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Means(msgspec.Struct, frozen=True):
-    """What there is to carry it. Rates are those of one process on a core of its own; measure yours with ``pluribus
-    bench log`` and ``pluribus bench pipeline``."""
+    """The resources. Rates are those of one process on a core of its own; measure yours with ``pluribus bench log`` and
+    ``pluribus bench pipeline``."""
 
     logs: int = 16
     voters: int = 3
@@ -57,7 +57,7 @@ class Means(msgspec.Struct, frozen=True):
 
 
 def estimate(load: Load, means: Means, seed: int = 1) -> dict[str, Any]:
-    """On paper, and played. ``BadInput`` for what cannot be meant."""
+    """The estimate, on paper and played. ``BadInput`` for absurd arguments."""
     for name, value in (*msgspec.structs.asdict(load).items(), *msgspec.structs.asdict(means).items()):
         if not 0 < value < 1e15 and not (name == "skew" and value == 0):
             raise BadInput(f"{name}={value:g} is out of range: use more than 0")

@@ -1,6 +1,6 @@
 """A Spark session on any engine: in this process, on a cluster (standalone, YARN, Kubernetes), by a Connect server.
 
-What is on this machine alone stays on the loopback interface. A cluster elsewhere must reach the driver: there Spark
+A session on this machine alone stays on the loopback interface. A cluster elsewhere must reach the driver: there Spark
 chooses the driver's address, by the host's name, unless a setting says otherwise.
 """
 
@@ -202,7 +202,7 @@ def _active() -> Any:
 
 
 def is_here(master: str) -> bool:
-    """Whether an engine is on this machine alone: in this process, or at a loopback address."""
+    """True if an engine is on this machine alone: in this process, or at a loopback address."""
     if master.startswith("local"):
         return True
     scheme, _, rest = master.partition("://")
@@ -220,7 +220,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def defaults(master: str) -> dict[str, str]:
-    """Our settings for an engine; those of the caller go before them."""
+    """Our settings for an engine; settings of the caller override them."""
     found = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

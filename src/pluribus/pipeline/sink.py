@@ -1,13 +1,12 @@
 """``df.write.format("pluribus")`` and ``writeStream``: rows become events of durable topics, each exactly once.
 
-Theory of operation
--------------------
-Tasks may run twice, and a whole micro-batch may: after a crash Spark does the last one again. So nothing that a task
-writes is visible. A task *stages* its rows with the keepers, under an attempt with a name of its own, and names it in
-its commit message. When all tasks of a batch are done, the driver commits the batch with the attempts that Spark
-counted; the keepers make them visible at once and remember the number of the last batch of this *writer*. A batch that
-is committed again, because the driver died between the keepers' commit and Spark's, is known and changes nothing.
-What nobody commits (a task that lost a race, an executor that died) goes when its lease is over.
+Theory of operation ------------------- Tasks may run twice, and a whole micro-batch may: after a crash Spark does the
+last one again. So rows that a task writes are not visible yet. A task *stages* its rows with the keepers, under an
+attempt with a name of its own, and names it in its commit message. When all tasks of a batch are done, the driver
+commits the batch with the attempts that Spark counted; the keepers make them visible at once and remember the number of
+the last batch of this *writer*. A batch that is committed again, because the driver died between the keepers' commit
+and Spark's, is known and changes nothing. Rows that are never committed (of a task that lost a race, of an executor
+that died) are dropped when their lease is over.
 
 ``writer`` is the name under which keepers remember: the same for a query and its restarts, another for every query.
 Numbers of micro-batches mean something only within one checkpoint, whose identity is Spark's id of the query. Tasks
@@ -18,8 +17,8 @@ Keepers refuse a second query under a writer's name, unless the option ``foreign
 hashes to, among the logs in the order of the option. A task stages its rows with the keepers of each, and the driver
 commits log after log. Each log makes its part of the batch visible at once and remembers the batch for itself; between
 logs there is a moment in which some have it and others do not yet. A driver that dies in that moment does the batch
-again: the logs that have it say so and change nothing, the others get it. That is exactly once as long as the batch
-done again has the same rows, as Spark promises of a query without chance in it.
+again: the logs that have it say so and change nothing, the others get it. That is exactly once as long as the repeated
+batch has the same rows, as Spark promises for deterministic queries.
 
 A write of a table is numbered by the option ``batch``, which makes it once across calls: ``foreachBatch`` that is done
 again writes nothing. Without it, a named writer counts its writes itself. A write without a name is given one of its
@@ -81,7 +80,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Writing:
-    """What both writers share. Made beside the driver; ``stage`` runs in executors."""
+    """The common part of both writers. Made beside the driver; ``stage`` runs in executors."""
 
     def __init__(self, settings: Settings, schema: StructType) -> None:
         options = settings.given
@@ -247,7 +246,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         self._numbered = bool(number)
         self._batch = int(number or 0)
         if not self.writer_name:
-            self.writer_name, self._keep_s = f"batch-{uuid.uuid4().hex}", self._lease_s  # nobody comes back to it
+            self.writer_name, self._keep_s = f"batch-{uuid.uuid4().hex}", self._lease_s  # no task will use it again
         elif not number:
             for log in range(self._logs):
                 with self._settings.keepers(log) as keepers:
@@ -283,7 +282,7 @@ class Bodies(Protocol):
 
 @dataclass(frozen=True)
 class Given:
-    """What rows say of the envelopes of their events. A column that none of them has is empty."""
+    """The envelopes of events, as rows give them. A column without any value is empty."""
 
     headers: Sequence[dict[str, Any] | None] = ()
     parents: Sequence[MessageId | None] = ()

@@ -73,9 +73,9 @@ FETCH_BYTES = 1 << 20
 ROWS_A_TASK_MIN = 20_000
 """A range is not split into smaller ones: a task costs more than it saves."""
 TASK_BYTES = 32 << 20
-"""What a task reads, about, where nothing else says into how many tasks a read is split."""
+"""Bytes that a task reads, about, if no option divides the read."""
 TASK_BYTES_MAX = 256 << 20
-"""What a task reads, about, at most, where the cluster is small for what is read."""
+"""Bytes that a task reads, about, at most, if the cluster is small for the read."""
 PARTS_MAX = 10_000
 ROWS_A_BATCH = 10_000
 """Packed batches are put together to about this before they go to Spark."""
@@ -168,7 +168,7 @@ def _there(table: Any) -> Iterator[Any]:
 
 
 class _Reading:
-    """What batches and streams have in common."""
+    """The common part of batches and streams."""
 
     def __init__(self, settings: Settings, schema: StructType, cores: int = 0) -> None:
         self._settings = settings
@@ -178,7 +178,7 @@ class _Reading:
         self._urls: dict[str, int] = {}
         """By log: which of the URLs names its keepers. Known after the first look."""
         self._told = False
-        """Whether every log has told a topic, and so its number."""
+        """True if every log has shown a topic, and so its number."""
         self._bounds = Bounds()
         self._looked: Looked = {}
 
@@ -294,7 +294,7 @@ class _Reading:
                 logger.warning("%s; left out", error)
 
     def _read_archived(self, keepers: LogClient, task: Ranges) -> Generator[Any, None, Ranges]:
-        """What topics have forgotten, from the archive; what is left for the keepers."""
+        """Read events that topics have forgotten from the archive; returns the ranges left for the keepers."""
         archive, skip = Archived(self._settings.archive), self._settings.gaps == "skip"
         left: list[Range] = []
         for topic, start, stop in task.ranges:
@@ -354,7 +354,7 @@ class _Reading:
                 at = self._over(wanted.topic, at, first)
 
     def _over(self, topic: str, start: int, first: int) -> int:
-        """Where to go on, if retention removed what was to be read."""
+        """The offset at which to go on, if retention removed the events to be read."""
         if self._settings.gaps == "fail":
             raise BadInput(
                 f"offset {start} of {topic!r} was removed by retention: the first that is kept is {first}; start "
@@ -374,7 +374,7 @@ class TopicReader(_Reading, DataSourceReader):
         return self._tasks(starts, stops, _weights(known))
 
     def _narrow(self, starts: Offsets, stops: Offsets) -> None:
-        """To what Spark's conditions on offsets and times leave."""
+        """Narrow the ranges to those that Spark's conditions on offsets and times allow."""
         bounds = self._bounds
         for log, topics in starts.items():
             if bounds.since_s is not None:
@@ -449,7 +449,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return self._place(starts)
 
     def _too_few(self, starts: Offsets, known: Look) -> bool:
-        """Whether the micro-batch waits for more rows, as ``rows_min`` asks."""
+        """True if the micro-batch waits for more rows, as ``rows_min`` asks."""
         least = self._settings.number("rows_min")
         if least is None:
             return False
@@ -462,7 +462,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return False
 
     def _admitted(self, starts: Offsets, ends: Offsets, known: Look, rows: int) -> Offsets:
-        """As much as is admitted, a fair share of each topic."""
+        """The rows that are admitted, a fair share of each topic."""
         unread = [(log, one, at, max(ends[log][one.topic] - at, 0)) for log, one, at in _unread(starts, known)]
         total = sum(count for *_, count in unread)
         size = self._settings.number("bytes")

@@ -1,4 +1,4 @@
-"""What standing queries do, for people and for what watches over them.
+"""The progress of standing queries, for people and for monitoring.
 
 ``Status`` adds up what Spark tells after each micro-batch: rows, rates, how far behind the log a query is (lag), rows
 that came too late, and the size of its state. A job feeds it (``jobs.py``); in any other session ``listener`` does::
@@ -125,7 +125,7 @@ def _told(query: _Query) -> dict[str, Any]:
 
 
 def _lag(sources: list[Mapping[str, Any]], before: int | None) -> int | None:
-    """Events that are in the logs and not read yet. A source that does not report how far it could be counts as
+    """Events that are in the logs and not read yet. For a source that does not report its latest offset, the value of
     before."""
     total: int | None = None
     for source in sources:

@@ -33,7 +33,7 @@ NOTHING = StoredExtra()
 
 
 class Shape:
-    """How events become rows: which columns, and what is done with poison. Travels to executors."""
+    """How events become rows: the columns, and the treatment of poison. Travels to executors."""
 
     def __init__(self, schema: StructType, fields: Sequence[str], poison: str) -> None:
         self.fields = tuple(fields)
@@ -166,7 +166,7 @@ class Shape:
         return self._columns(rows), reasons
 
     def _reason(self, body: memoryview) -> str | None:
-        """Why a body is poison; None if it is not."""
+        """The reason why a body is poison; None if it is not."""
         try:
             value = _decode(body)
             if type(value) is not dict:

@@ -1,4 +1,4 @@
-"""``spark.read.format("pluribus").option("trace", PATH)``: what members of runs did and saw, as a table.
+"""``spark.read.format("pluribus").option("trace", PATH)``: the actions and observations of members of runs, as a table.
 
 PATH is a Parquet file of a trace, or a file that one member wrote (an observer's ``.history``, a ``.trace`` of
 ``connect(trace=)``), or a folder of such files. A task takes one group of rows of a Parquet file, or one file of a
@@ -32,7 +32,7 @@ class Piece(InputPartition):
 
 
 class Tracing:
-    """What batches and streams have in common."""
+    """The common part of batches and streams."""
 
     def __init__(self, path: str, columns: Sequence[str]) -> None:
         self._path = Path(path).absolute()

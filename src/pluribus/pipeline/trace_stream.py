@@ -30,12 +30,12 @@ log = logging.getLogger(__name__)
 FILES_MAX = 100_000
 """The offset names them all, in every micro-batch."""
 UNFINISHED_S = 60.0
-"""A file that nobody has written to for so long, and that has no end, is told of."""
+"""Seconds after which an unfinished file that is not written to any more is reported."""
 CHUNK_BYTES = 1 << 20
 
 
 class Found(NamedTuple):
-    """What there is of a file. ``rows`` are those of each group; None: each line is one."""
+    """A file as it was found. ``rows`` are those of each group; None: each line is one."""
 
     stamp: tuple[int, int]
     """Its size and its time: as long as they stay, it need not be looked into again."""

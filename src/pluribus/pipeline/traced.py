@@ -1,6 +1,7 @@
-"""Trace files as histories: what the members of a traced run sent, saw and delivered, for checkers.
+"""Trace files as histories: the messages and views that the members of a traced run sent, saw and delivered, for
+checkers.
 
-A trace (``connect(url, trace=FILE)``) has the stimuli of one member, not what came of them. So it is run again, and an
+A trace (``connect(url, trace=FILE)``) has the stimuli of one member, not their effects. So it is run again, and an
 observer stands in the place of the application. Groups are known by number alone; members of one machine share its
 clock, which puts the histories of several of them into one order.
 

@@ -1,4 +1,4 @@
-"""Traces as tables: what members did and saw, as Parquet files that Spark reads at any size.
+"""Traces as tables: the actions and observations of members, as Parquet files that Spark reads at any size.
 
 A trace is a folder of Parquet files (or one such file). A row is one ``Happening`` of a run: simulated, or written down
 by an ``Observer`` in real processes. ``run`` tells several runs in one folder apart; ``place`` is the row's place in

@@ -1,4 +1,4 @@
-"""Message queues: a message waits until one consumer has taken it and is done with it.
+"""Message queues: a message waits until one consumer has taken it and has settled it.
 
 ::
 

@@ -32,11 +32,11 @@ EXTRA, EVEN = 1, 2
 _HEAD = struct.Struct("<BBHIqqqIIHH")
 HEAD_BYTES = _HEAD.size
 MESSAGES_MAX = 1 << 16
-"""Messages in one batch."""
+"""Messages in one batch, at most."""
 KEY_CHARS_MAX = 256
 PROPERTIES_MAX = 64
 PROPERTIES_BYTES_MAX = 8_192
-"""Of one message, encoded."""
+"""Bytes of one encoded message, at most."""
 
 Text = Annotated[str, msgspec.Meta(max_length=KEY_CHARS_MAX)]
 Failure = Reason
@@ -45,7 +45,7 @@ Priority = Annotated[int, msgspec.Meta(ge=0, lt=PRIORITIES)]
 
 
 class BatchExtra(msgspec.Struct, array_like=True):
-    """Columns as long as the batch; or empty, if no message has anything in them."""
+    """Columns as long as the batch; a column is empty if no message has a value in it."""
 
     priorities: list[Priority] = []
     ttls_us: list[Microseconds] = []
@@ -55,13 +55,14 @@ class BatchExtra(msgspec.Struct, array_like=True):
     correlations: list[Text] = []
     replies: list[Text] = []
     properties: list[bytes] = []
-    """Each a dictionary of plain values, encoded; empty if a message has none."""
+    """Properties: each a dictionary of plain values, encoded; empty if a message has none."""
     uploads: list[tuple[int, int]] = []
-    """Of long bodies, which were staged: the upload, and how many pieces it has."""
+    """Of long bodies, which were staged: the number of the upload, and the number of pieces."""
     failures: list[Failure] = []
-    """Of messages that could not be transformed: why. They are as they were sent, and dead letters at once."""
+    """The reasons why messages could not be transformed. Their bodies are as they were sent, and they are dead letters
+    at once."""
     transformed: Chain = ""
-    """The chain by which the bodies were made; no column, but of the whole batch."""
+    """The chain that made the bodies; not a column, but a value of the whole batch."""
 
 
 COLUMNS = (
@@ -115,7 +116,7 @@ def pack(
     bodies: Sequence[bytes | memoryview],
     extra: BatchExtra | None = None,
 ) -> bytes:
-    """A batch of bodies that are encoded and of one kind."""
+    """A batch of encoded bodies of one kind."""
     sizes = [*map(len, bodies)]
     count = len(sizes)
     even = sizes[0] > 0 and sizes.count(sizes[0]) == count
@@ -134,7 +135,7 @@ def pack(
 
 
 def head_of(command: bytes) -> QueueBatchHead:
-    """Of what ``is_batch`` says is one; ``MalformedFrame`` if its parts do not add up."""
+    """The head of a command for which ``is_batch`` is true; ``MalformedFrame`` if its parts do not add up."""
     if len(command) < HEAD_BYTES:
         raise MalformedFrame(f"{len(command)} bytes are no batch of messages")
     magic, version, *rest = _HEAD.unpack_from(command)
@@ -172,7 +173,7 @@ def properties_of(encoded: bytes) -> dict[str, Any]:
 
 
 def checked(command: bytes) -> QueueBatchHead:
-    """Everything about a batch that a stranger sent: nothing that is read of it later may fail."""
+    """Check a batch from outside completely: nothing that is read of it later may fail."""
     head = head_of(command)
     try:
         kind = kind_of(command, head)
@@ -200,7 +201,7 @@ def bodies_of(command: bytes, head: QueueBatchHead) -> list[memoryview]:
 
 
 def chosen(command: bytes, which: Sequence[int]) -> bytes:
-    """A batch of only these messages, by their places in it. It begins with the sequence of the first of them."""
+    """A batch of only these messages, given by their places. Its first sequence is that of the first of them."""
     head = head_of(command)
     ends, data = ends_of(command, head), memoryview(command)[head.bodies_at :]
     extra = None

@@ -1,11 +1,11 @@
-"""Columns of a queue's messages, copied a slice at a time: what a query over the queue reads.
+"""Columns of a queue's messages, copied a slice at a time for a query over the queue.
 
-A question looks at no more than ``SLICE`` messages, so that it holds the loop for some milliseconds; the answer says
-where to go on. Messages that come after the first question are left out (``end``), and ages are those of that moment
-(``now_us``), however many questions it takes. A message that is settled meanwhile is copied or not.
+A question looks at no more than ``SLICE`` messages, so that it blocks the loop for a few milliseconds only; the answer
+says where to go on. Messages that come after the first question are left out (``end``), and ages are those of that
+moment (``now_us``), however many questions it takes. A message that is settled meanwhile is copied or not.
 
-What is in memory here can be a column: ``COLUMNS``. Bodies, and what stands beside them in the log, are read by the
-handle of a message, which is a column too.
+The fields that are in memory here can be columns: ``COLUMNS``. Bodies, and the fields beside them in the log, are read
+by the handle of a message, which is a column too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 SLICE = 4_000
 """Messages that one question looks at."""
 NAMES_MAX = 1_024
-"""Names of properties in one answer."""
+"""Names of properties in one answer, at most."""
 
 Reader = Callable[["Queue", Segment, int, int], Any]
 
 
 def _seconds(time_us: int, now_us: int) -> float | None:
-    """Until a time; None if there is none."""
+    """Seconds until a time; None if there is none."""
     return max(time_us - now_us, 0) / 1e6 if time_us else None
 
 
@@ -60,9 +60,9 @@ COLUMNS: dict[str, Reader] = {
     "properties": lambda queue, segment, at, now_us: segment.properties_of(at),
     "handle": lambda queue, segment, at, now_us: segment.handle(at),
 }
-"""``properties`` are encoded as they were sent; ``handle`` is where the message stands in the log."""
+"""``properties`` are encoded as they were sent; ``handle`` is the place of the message in the log."""
 COMPARED = ("number", "priority", "key", "age_s", "ttl", "delay", "deliveries", "state", "size", "reason")
-"""Columns that a selector sees; properties of the same names are hidden behind them."""
+"""Columns that a selector sees; properties of the same names are hidden by them."""
 
 
 def copied(queue: Queue, asked: Copy) -> Copied:

@@ -1,17 +1,17 @@
 """Searches for consumers with a selector, in queues too long to be looked through within a command.
 
-The leader has its machine search, a slice at a time, outside of ``apply``; what is found is named by a command
-(``Offer``), and ``apply`` checks it: the message is still ready, and the selector is true for it. So a search may be
-wrong, late, or done twice, and nothing depends on it but the time that it takes.
+The leader's machine searches, a slice at a time, outside of ``apply``. A command (``Offer``) names the messages found,
+and ``apply`` checks them: the message must still be ready, and the selector true for it. So a search may be wrong,
+late, or done twice: that costs time and nothing else.
 
 *A list for a property.* The first selector that asks for one value of a property (``region = 'eu'``) has a list made of
-that property: for each value, the messages that have it. Then whoever asks for any value of the property looks at those
+that property: for each value, the messages that have it. Then a selector for any value of the property looks at those
 messages only. Other selectors look at all messages that are ready, in order.
 
-A list is brought up to date when it is used; what is gone is left out then, sooner or later. It is gone through in
-slices, too: a value that every message has holds nobody up. Nothing here is part of the state.
-Bounded: ``LISTS_MAX`` lists, ``ENTRIES_MAX`` entries in all of them; the list that was used least lately goes. A
-property of which one list would be longer has none: its messages are gone through like all others.
+A list is brought up to date when it is used; messages that are gone are left out then, sooner or later. A list is also
+searched in slices, so a value that every message has delays nobody. Nothing here is part of the state. Bounded:
+``LISTS_MAX`` lists, ``ENTRIES_MAX`` entries in all of them; the least recently used list is dropped. A property whose
+list would be longer than that has none: its messages are searched like all others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .machine import Queue
 
 SLICE = 4_000
-"""Messages that one slice looks at: some milliseconds."""
+"""Messages that one slice looks at: a few milliseconds."""
 LISTS_MAX = 8
 ENTRIES_MAX = 20_000_000
 OFFER_MAX = 256
@@ -42,22 +42,23 @@ STALE_MIN = 65_536
 """Entries of a list beyond twice the messages that are there, before it is made anew."""
 
 Candidate = tuple[int, tuple[Segment, int] | None]
-"""The number of a message, and where it is if it is ready."""
+"""The number of a message, and its segment and place if it is ready."""
 
 
 class _List:
-    """Messages by the value of one property, and by priority: in the order in which they are handed out."""
+    """Messages by the value of one property, and by priority, in the order of delivery."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._values: dict[Any, int | dict[int, array[int]]] = {}
-        """By value and priority; a single message is a number, because many properties are different in each."""
+        """By value and priority. A single message is stored as a number, because many properties have a different value
+        in each message."""
         self.entries = 0
         self.built = 0
-        """Messages below this number are in it."""
+        """Messages below this number are in the list."""
 
     def build(self, queue: Queue, most: int) -> int:
-        """Go on from where it ended; how many messages were looked at."""
+        """Go on from where it ended; returns how many messages were looked at."""
         count, end = 0, queue.messages.totals.next
         for segment in queue.messages.segments.since(self.built):
             if segment.extra is None:
@@ -91,8 +92,8 @@ class _List:
             held.setdefault(priority, array("q")).append(thing)
 
     def of(self, value: Any, priority: int, start: int) -> Iterator[int]:
-        """Messages with this value that are in the list, from a number on; some may be gone. A single one is among
-        those of every priority."""
+        """Messages with this value that are in the list, from a number on; some may be gone. A single one is returned
+        for every priority."""
         held = self._values.get(value)
         if isinstance(held, int):
             if held >= start:
@@ -107,7 +108,7 @@ class _List:
             at += 1
 
     def forget(self, value: Any, priority: int, count: int) -> None:
-        """So many of its messages, the first ones, are gone; that is noted when it is worth the copying."""
+        """The first ``count`` of its messages are gone; they are removed when that is worth the copying."""
         held = self._values.get(value)
         if isinstance(held, dict):
             things = held[priority]
@@ -123,7 +124,7 @@ class _List:
 
 
 class _Search:
-    """For one consumer, from when it began to wait until it has room no more."""
+    """The search for one consumer, from when it begins to wait until it has no more room."""
 
     def __init__(self, stint: int) -> None:
         self.stint = stint
@@ -137,15 +138,15 @@ class Finder:
         self._queue = queue
         self._searches: dict[int, _Search] = {}
         self._lists: dict[str, _List] = {}
-        """The list that was used least lately first."""
+        """The least recently used list first."""
         self._too_long: set[str] = set()
-        """Properties of which a list would be longer than all lists may be."""
+        """Properties whose list would exceed the limit of all lists."""
         self.looked = 0
-        """Messages that searches looked at."""
+        """Messages that searches have looked at."""
 
     @property
     def idle(self) -> bool:
-        """Whether nobody waits for a search."""
+        """True if no consumer waits for a search."""
         return self._queue.messages.totals.paused or not any(self._unsearched())
 
     def _unsearched(self) -> Iterator[tuple[int, int]]:
@@ -155,7 +156,7 @@ class Finder:
                 yield consumer, stint
 
     def chores(self) -> list[bytes]:
-        """One slice of work: offers to be submitted. Nothing is searched while the queue is paused."""
+        """One slice of work; returns offers to be submitted. Nothing is searched while the queue is paused."""
         queue = self._queue
         if queue.messages.totals.paused:
             return []
@@ -178,7 +179,7 @@ class Finder:
         return offers
 
     def _search(self, consumer: int, search: _Search, most: int) -> tuple[list[int], int]:
-        """Messages for a consumer, and how many were looked at."""
+        """The messages found for a consumer, and how many were looked at."""
         queue = self._queue
         equality = _equality(queue.selectors.filter_of(consumer).tree)
         if equality is None or equality[0] in self._too_long:
@@ -194,7 +195,7 @@ class Finder:
         return self._look_up(consumer, search, most, listed, equality[1])
 
     def _look_up(self, consumer: int, search: _Search, most: int, listed: _List, value: Any) -> tuple[list[int], int]:
-        """From the list of a property."""
+        """Search the list of a property."""
         segments = self._queue.messages.segments
         gone: dict[int, int] = {}
 
@@ -242,7 +243,7 @@ class Finder:
 
     def _list(self, name: str) -> _List:
         found = self._lists.pop(name, None)
-        if found is None or found.entries > 2 * self._queue.messages.count + STALE_MIN:  # most of it is gone
+        if found is None or found.entries > 2 * self._queue.messages.count + STALE_MIN:  # most of the list is gone
             found = _List(name)
         self._lists[name] = found
         while len(self._lists) > 1 and (
@@ -262,7 +263,7 @@ def _ready(queue: Queue, priority: int, start: int) -> Iterator[Candidate]:
 
 
 def _equality(tree: Node) -> tuple[str, Any] | None:
-    """A property and the value that it must have for the selector to be true."""
+    """A property and the value that it must have if the selector is to be true."""
     for term in tree.terms if isinstance(tree, And) else (tree,):
         if isinstance(term, Compare) and term.operator == "=":
             for one, other in ((term.left, term.right), (term.right, term.left)):

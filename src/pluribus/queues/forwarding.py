@@ -1,5 +1,5 @@
-"""Messages that stay while their neighbours go are written once more, so that the rows where they stood can be freed;
-and the bodies inside a command, by number."""
+"""Forwarding: messages that stay while their neighbours go are written once more, so that their old rows can be freed.
+And the bodies inside a command, by number."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MOVE_BYTES_MAX = 2 << 20
 
 
 SLICE = 1 << 20
-"""From this piece on: several messages that follow each other, as one batch."""
+"""Pieces from this number on mean several consecutive messages, as one batch."""
 
 
 def slice_piece(start: int, count: int) -> int:
-    """The piece that is so many messages of a batch."""
+    """The piece that means this many messages of a batch."""
     return SLICE + (start << 16) + count - 1
 
 
 class BatchPieces(Sequence[bytes]):
-    """The messages of a batch, each as a batch of one; and stretches of them, each as a batch (``slice_piece``)."""
+    """The messages of a batch, each as a batch of one; and runs of them, each as a batch (``slice_piece``)."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
@@ -51,7 +51,7 @@ class BatchPieces(Sequence[bytes]):
 
 
 def pieces_of(command: bytes) -> Sequence[bytes]:
-    """What handles name in a command."""
+    """The pieces of a command, which handles name."""
     try:
         if is_batch(command):
             return BatchPieces(command)
@@ -66,7 +66,7 @@ def pieces_of(command: bytes) -> Sequence[bytes]:
 
 
 def packed_at(command: bytes) -> bytes | None:
-    """The batch that a command brings, if it does."""
+    """The batch in a command, if there is one."""
     if is_batch(command):
         return command
     word = words.command_of(command)
@@ -74,7 +74,7 @@ def packed_at(command: bytes) -> bytes | None:
 
 
 def moves(queue: Queue, rows: Mapping[int, Sequence[bytes]], loose: Mapping[tuple[int, int], bytes]) -> list[bytes]:
-    """Commands that write once more every live message that stands in these rows."""
+    """Commands that write once more every live message in these rows."""
     within = {*rows, *(row for row, _ in loose)}
     groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     """By row and place: messages, and which piece each is."""

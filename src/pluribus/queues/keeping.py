@@ -1,6 +1,6 @@
-"""What a prepared transaction received: messages that are held for it and nobody else, until it is decided.
+"""Messages that a prepared transaction received: they are held for it, until it is decided.
 
-They are in the hands of a consumer that has the transaction's number and no lease. It never wants anything more.
+A consumer that has the transaction's number and no lease holds them. It never asks for more.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from .machine import Queue
 
 NOBODY = 0
-"""The owner whose lease does not end."""
+"""The owner without a lease that ends."""
 ANY = 0
 
 
 def keep(queue: Queue, command: Keep) -> None:
-    """The messages, which the consumer holds, go from its hands into those of the transaction."""
+    """Move these messages from their consumer to the transaction."""
     demands = queue.demands
     keeper = demands.consumers.get(command.transaction)
     if keeper is None:

@@ -1,8 +1,8 @@
-"""Messages of one key: handed out in the order in which they were sent, and one at a time.
+"""Messages of one key: delivered in the order in which they were sent, and one at a time.
 
-A key has a *line* of the messages that carry it, ordered by their numbers. The first of the line may be handed out;
-while somebody holds one, or one waits for its next try, no other of the line may. The lines are not part of the state:
-they follow from the messages.
+A key has a *line* of the messages that carry it, ordered by their numbers. The first of the line may be delivered;
+while a consumer holds one message of the line, or one waits for its next try, no other may. The lines are not part of
+the state: they follow from the messages.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class KeyLines:
             del self._lines[key]
 
     def first(self, key: str) -> int:
-        """The message of the key that may be handed out; -1 if none may."""
+        """The message of the key that may be delivered; -1 if none may."""
         line = self._lines.get(key)
         return -1 if line is None or line.busy >= 0 else line.things[0]
 

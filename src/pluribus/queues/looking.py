@@ -1,4 +1,4 @@
-"""What people and consumers ask a queue, without changing it: single messages, and how the queue is."""
+"""Questions to a queue, which do not change it: single messages, and the state of the queue."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from .machine import Queue
 
 LOOKED_MAX = 20_000
-"""Messages that one question looks at; then it says where to go on."""
+"""Messages that one question looks at; the answer says where to go on."""
 
 Stood = tuple[int, int, int, int, list[tuple[int, int]]]
-"""A message, its row, place and piece, and where the pieces of its long body stand."""
+"""A message: its row, place and piece, and the places of the pieces of its long body."""
 
 
 def looked(queue: Queue, asked: Look) -> Looked:
-    """Messages from a number on, those that match; in the order of sending."""
+    """Messages from a number on that match, in the order of sending."""
     wanted = selector_of(asked.selector).predicate() if asked.selector else None
     found: list[Seen] = []
     count = 0
@@ -69,7 +69,7 @@ def state_of(queue: Queue, segment: Segment, at: int) -> str:
 
 
 def where(queue: Queue, things: Sequence[int]) -> list[Stood]:
-    """Of those that are still there."""
+    """The places of those of these messages that are still there."""
     found: list[Stood] = []
     for thing in things:
         there = queue.messages.segments.find(thing)

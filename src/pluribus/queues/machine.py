@@ -1,29 +1,28 @@
 """A queue as a machine on the log host. Source: chapter on indirect communication, section 6.4, message queues.
 
-Theory of operation
--------------------
-*A message* is sent once (its sender numbers its batches; keepers take them in order, each once), waits, is handed to
-one consumer, and is settled: acknowledged, given back, or rejected. Bodies stay in the log; here are handles.
+Theory of operation ------------------- *A message* is sent once (its sender numbers its batches; keepers accept them in
+order, each once), waits, is delivered to one consumer, and is settled: acknowledged, given back, or rejected. Bodies
+stay in the log; here are handles.
 
 *Order.* Of the messages that are ready the highest priority comes first, and within a priority the one that was sent
-first. A message that comes back takes its old place. Messages of one key are handed out in the order of sending,
+first. A message that comes back takes its old place. Messages of one key are delivered in the order of sending,
 whatever their priorities, and one at a time: the next one when the one before is settled.
 
-*Demand* (``group/host/demand.py``). Consumers say how much they have room for; whoever waits longest is served next.
-When several wait and many messages come at once, they are shared out evenly. A consumer with a selector is in the same
-line; what it wants of messages that become ready is decided at once, and what it wants of those that have been there is
-found by a search outside of ``apply`` (``finder.py``), whose finds a command brings and ``apply`` checks.
+*Demand* (``group/host/demand.py``). Consumers say how much they have room for; the consumer that waits longest is
+served next. When several wait and many messages come at once, these are divided evenly. A consumer with a selector is
+in the same line. Messages that become ready are matched with its selector at once. Messages that were there before are
+found by a search outside of ``apply`` (``finder.py``); a command brings the messages found, and ``apply`` checks them.
 
-*Coming back.* A message whose consumer dies comes back at once; one that is given back waits for a while, which doubles
-each time. One that was handed out ``tries_max`` times becomes a dead letter. Dead letters stay in the queue, aside,
-with the reason, until they are redriven or purged.
+*Coming back.* A message whose consumer dies comes back at once; a message that is given back waits for a while, which
+doubles each time. A message that was delivered ``tries_max`` times becomes a dead letter. Dead letters stay in the
+queue, aside, with the reason, until they are redriven or purged.
 
-*Time* is that of the log. Delays, expiry and leases of messages are looked at by ``tick`` (``times.py``).
+*Time* is that of the log. ``tick`` deals with delays, expiry and leases of messages (``times.py``).
 
-Promises: at most one assignment of a message is valid. What is acknowledged never comes again. What was sent is ready,
-held, waiting for its time or its key, a dead letter, or was settled, purged or expired: never nothing of these. A
-consumer that waits and has room gets a message that it wants if one is ready.
-Bounded: every table has a limit; at the limit a command is refused, with the remedy.
+Promises: at most one assignment of a message is valid. An acknowledged message is never delivered again. Every message
+that was sent is ready, held, waiting for its time or its key, a dead letter, or was settled, purged or expired. A
+consumer that waits and has room gets a message that it wants if one is ready. Bounded: every table has a limit; at the
+limit a command is refused, with the remedy.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ from .times import bucket_of
 from .words import AGAIN, BURY, DONE, ENDED, NEXT, PRIORITIES, REFUSE, REFUSED, Outcome, Settings
 
 ANY, SOME = 0, 1
-"""Tags of consumers: of those who take any message, and of those with a selector."""
+"""Tags of consumers: of consumers that take any message, and of consumers with a selector."""
 SCAN_NOW = 256
-"""Messages that are looked at for a selector within a command; where more are ready it is a search outside."""
+"""Messages that are looked at for a selector within a command; if more are ready, a search outside does it."""
 
 LATE = "a message of the transaction is not held any more: its lease ended"
 
@@ -99,7 +98,7 @@ class Queue(Machine):
         self.messages = MessageTable(self.ground, self.parts, lambda: self.selectors.waiting)
         self.finder = Finder(self)
         self.answers: dict[int, tuple[int, list[int]]] = {}
-        """By consumer: the number of its last settlement, and what it did not hold any more."""
+        """By consumer: the number of its last settlement, and the messages that it did not hold any more."""
 
     def apply(self, row: int, place: int, command: bytes) -> Outcome:
         self.parts.touch("totals")
@@ -116,7 +115,7 @@ class Queue(Machine):
         return outcome
 
     def _do(self, row: int, place: int, command: words.Command, size: int) -> tuple[Outcome, int]:
-        """What came of it, and how many bytes of the command are kept."""
+        """The outcome, and how many bytes of the command are kept."""
         match command:
             case words.Settle():
                 return self._settle(command), 0
@@ -266,7 +265,7 @@ class Queue(Machine):
             )
         self._look_at_room(consumer)
         if consumer.number in self.selectors and (tight or not consumer.held):
-            self._look_for(consumer)  # for what was too long for its credit
+            self._look_for(consumer)  # for messages that were too long for its credit
         if command.number:
             self.parts.touch("answers")
             self.answers[command.consumer] = (command.number, lost)
@@ -276,7 +275,7 @@ class Queue(Machine):
     def _acknowledge(
         self, consumer: Consumer, acked: Sequence[tuple[int, int]], deliveries: Sequence[int]
     ) -> list[int]:
-        """Those of them that the consumer does not hold, or holds in another delivery."""
+        """Those of these messages that the consumer does not hold, or holds in another delivery."""
         lost: list[int] = []
         for at, (first, count) in enumerate(acked):
             delivery = deliveries[at] if at < len(deliveries) else 0
@@ -321,7 +320,7 @@ class Queue(Machine):
         return True
 
     def _look_at_room(self, consumer: Consumer) -> None:
-        """A consumer with a selector waits from now on, or does not any more."""
+        """A consumer with a selector begins or ends to wait."""
         if consumer.number not in self.selectors:
             return
         if not consumer.turn:
@@ -331,7 +330,7 @@ class Queue(Machine):
             self._look_for(consumer)
 
     def _look_for(self, consumer: Consumer) -> None:
-        """A consumer with a selector begins to wait: what is there for it?"""
+        """A consumer with a selector begins to wait: look for messages that it wants."""
         if self.messages.totals.paused or not consumer.turn:
             return
         if self.messages.segments.ready_count <= SCAN_NOW:
@@ -340,7 +339,7 @@ class Queue(Machine):
             self.selectors.search(consumer.number)
 
     def _scan(self, consumer: Consumer) -> None:
-        """Give a consumer with a selector what it wants of a short queue."""
+        """Give a consumer with a selector the messages of a short queue that it wants."""
         wanted = self.selectors.predicate(consumer.number)
         for priority in range(PRIORITIES - 1, -1, -1):
             if not self.messages.segments.ready[priority]:
@@ -370,7 +369,7 @@ class Queue(Machine):
         return Outcome(DONE, given)
 
     def _assign(self, consumer: Consumer, segment: Segment, at: int) -> None:
-        """One message to one consumer, which waits."""
+        """Assign one message to one consumer, which waits."""
         thing = segment.thing_at(at)
         self.parts.touch(segment.part)
         self.messages.segments.unready(segment, 1 << at, segment.priority_of(at))
@@ -393,8 +392,8 @@ class Queue(Machine):
             self._serve()
 
     def _serve(self, before: tuple[int, int] | None = None) -> None:
-        """Give what is ready, in order, to those who take any message; ``before``: what is ahead of a message, of which
-        the priority and the number are given."""
+        """Assign ready messages, in order, to consumers that take any message. ``before``: only messages ahead of this
+        one, given by its priority and number."""
         demands, segments = self.demands, self.messages.segments
         while demands.waiting_count(ANY):
             found = segments.first_ready()
@@ -405,7 +404,7 @@ class Queue(Machine):
                 return
             size = self.messages.charge(segment, at)
             consumer = demands.next(ANY, size=size)
-            if consumer is None:  # it is too long for all of them now, and nothing overtakes it
+            if consumer is None:  # the message is too long for all of them now, and none overtakes it
                 return
             if segment.columns or segment.extra is not None:
                 self._assign(consumer, segment, at)
@@ -425,8 +424,8 @@ class Queue(Machine):
             demands.assign_many(consumer, thing, count, size, 1)
 
     def _match(self, fresh: Sequence[int]) -> None:
-        """Messages that became ready, and consumers with a selector that wait: each message to whoever of all that want
-        it waits longest."""
+        """Match messages that became ready with waiting consumers that have a selector: each message goes to the one
+        that has waited longest of all that want it."""
         segments, demands = self.messages.segments, self.demands
         there = [found for thing in fresh if (found := segments.find(thing)) is not None]
         order = sorted(there, key=lambda one: (-one[0].priority_of(one[1]), one[0].thing_at(one[1])))
@@ -611,7 +610,7 @@ class Queue(Machine):
         return _encode(self.ask(question))
 
     def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
-        """A message as a batch of one, then the pieces of its body, if that is a long one."""
+        """The message as a batch of one, then the pieces of its body, if that is a long one."""
         found = self.messages.segments.find(thing)
         if found is None:
             return (), b""
@@ -620,8 +619,8 @@ class Queue(Machine):
         return [segment.handle(at), *((row, place, 0) for row, place, _ in pieces)], b""
 
     def told_many(self, things: Sequence[int]) -> Sequence[tuple[Sequence[Handle], bytes]]:
-        """Messages of a run that follow each other are one batch, which the first of them brings; each of them notes
-        its place in it."""
+        """Consecutive messages of a run come as one batch, with the first of them; each of them has its place in the
+        batch."""
         found: list[tuple[Sequence[Handle], bytes]] = []
         at = 0
         while at < len(things):
@@ -641,7 +640,7 @@ class Queue(Machine):
         return found
 
     def ask(self, question: bytes) -> Any:
-        """What somebody wants to know, as it is and not encoded."""
+        """The answer to a question, not encoded."""
         asked = words.question_of(question)
         if isinstance(asked, words.Look):
             return looked(self, asked)

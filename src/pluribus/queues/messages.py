@@ -1,4 +1,4 @@
-"""The messages of a queue, and how each goes from state to state. Who gets which is decided in ``machine.py``.
+"""The messages of a queue, and how each goes from state to state. ``machine.py`` decides which consumer gets which.
 
 ::
 
@@ -9,8 +9,8 @@
                 └──────► dead letter ──► gone, or ready once more
 
 A message with a key is ready when it is the first of its key and no other of the key is held, or waits for its next
-try. ``segments.py`` is where the states are kept; here are the ways between them, and what goes along with each: the
-times to look at it again, the line of its key, the bytes of the log that are needed no more.
+try. ``segments.py`` keeps the states; here are the transitions between them, and their effects: on the times at which a
+message is due, on the line of its key, on the bytes of the log that can be freed.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ PURGE_MAX = 10_000
 UPLOADS_MAX = 1_024
 UPLOAD_PIECES_MAX = 256
 UPLOAD_US = 600_000_000
-"""How long pieces of a long body wait for their message."""
+"""Time for which pieces of a long body wait for their message."""
 
 
 class Totals(msgspec.Struct, array_like=True):
     """Numbers that are part of the state."""
 
     next: int = 0
-    """The number of the message that comes next."""
+    """The number of the next message."""
     deaths: int = 0
     sent: int = 0
     settled: int = 0
@@ -65,7 +65,7 @@ class Totals(msgspec.Struct, array_like=True):
     duplicates: int = 0
     paused: bool = False
     exclusive: int = -1
-    """The consumer that has the queue for itself."""
+    """The consumer that has exclusive use of the queue."""
     settings: Settings | None = None
 
 
@@ -78,7 +78,8 @@ class Upload(msgspec.Struct, array_like=True):
 
 
 class MessageTable:
-    """``parts`` are those of the machine; ``watched`` says whether anybody wants to know what becomes ready."""
+    """``parts`` are those of the machine; ``watched`` is true while a consumer wants to know which messages become
+    ready."""
 
     def __init__(self, ground: Ground, parts: Parts, watched: Callable[[], int]) -> None:
         self._ground = ground
@@ -90,12 +91,12 @@ class MessageTable:
         self.lines = KeyLines()
         self.window = Window()
         self.until: dict[int, int] = {}
-        """Of messages that are held for a limited time: until when."""
+        """By message that is held for a limited time: the end of that time."""
         self.dead: dict[int, None] = {}
         """Dead letters, the oldest first."""
         self.uploads: dict[int, Upload] = {}
         self.count = self.size = self.delayed = self.held = 0
-        """Messages that are no dead letters, their bytes, and how many of them are delayed, or held."""
+        """Messages that are not dead letters, their bytes, and how many of them are delayed, or held."""
         self.fresh: list[int] = []
         """Messages that became ready in this command, while somebody watches."""
 
@@ -106,8 +107,8 @@ class MessageTable:
     def refusal(
         self, head: QueueBatchHead, command: bytes, count: int = 0, size: int = 0, promised: bool = False
     ) -> Outcome | None:
-        """Why a batch cannot be taken; ``count`` and ``size`` are taken before it by the same transaction, which may
-        have been ``promised`` room."""
+        """The reason why a batch cannot be accepted. ``count`` and ``size`` are accepted before it by the same
+        transaction, which may have been ``promised`` room."""
         settings = self.settings
         extra = extra_of(command, head) if head.extra_bytes else None
         if settings.transform != ("" if extra is None else extra.transformed) and not promised:
@@ -133,7 +134,7 @@ class MessageTable:
         return None
 
     def take(self, row: int, place: int, command: bytes, head: QueueBatchHead) -> int:
-        """Number the messages of a batch, and put each where it belongs; how many bytes of it are kept."""
+        """Number the messages of a batch, and give each its state; returns how many bytes of the batch are kept."""
         self.totals.sent += head.count
         if not head.extra_bytes and head.count >= RUN_MIN and head.flags & EVEN:
             self._take_run(row, place, len(command), head)
@@ -184,7 +185,7 @@ class MessageTable:
         return kept
 
     def _columns(self) -> Segment:
-        """The segment that takes the next message."""
+        """The segment for the next message."""
         last = self.segments.last()
         if (
             last is None
@@ -213,7 +214,7 @@ class MessageTable:
         return True
 
     def _describe(self, segment: Segment, at: int, extra: BatchExtra, number: int) -> None:
-        """What a message has besides its body."""
+        """The fields of a message besides its body."""
         now_us, thing = self._ground.now_us, segment.thing_at(at)
         if extra.keys and extra.keys[number]:
             segment.more().keys[at] = extra.keys[number]
@@ -259,7 +260,7 @@ class MessageTable:
         return Outcome(DONE, known + 1), size
 
     def enter(self, segment: Segment, at: int) -> None:
-        """A message that is there from now on: it joins the line of its key, if it has one."""
+        """A new message: it joins the line of its key, if it has one."""
         key = segment.key_of(at)
         if key:
             before = self.lines.first(key)
@@ -269,7 +270,7 @@ class MessageTable:
             self._become_ready(segment, at)
 
     def _first_of(self, key: str, before: int) -> None:
-        """The line of a key changed: who is its first that may be handed out, and was not?"""
+        """The line of a key changed: returns its first message if that may be delivered now and could not before."""
         first = self.lines.first(key)
         if first == before:
             return
@@ -289,7 +290,7 @@ class MessageTable:
             self.fresh.append(segment.thing_at(at))
 
     def _leave_key(self, segment: Segment, at: int) -> None:
-        """A message is not in the line of its key any more."""
+        """Remove a message from the line of its key."""
         key = segment.key_of(at)
         if key:
             before = self.lines.first(key)
@@ -302,7 +303,7 @@ class MessageTable:
             self.segments.unready(segment, 1 << at, segment.priority_of(at))
 
     def _gone(self, segment: Segment, at: int) -> None:
-        """A message is needed no more. It is not held, not ready, in no line."""
+        """Remove a message for good. It is not held, not ready, in no line."""
         row, _, _ = segment.handle(at)
         size = segment.size_of(at)
         if segment.extra is not None:
@@ -318,7 +319,7 @@ class MessageTable:
         self._forget(segment, 1 << at, row, size)
 
     def _forget(self, segment: Segment, mask: int, row: int, size: int) -> None:
-        """Messages of one row that charge so much together."""
+        """Remove messages of one row that charge this many bytes together."""
         segment.live &= ~mask
         count = mask.bit_count()
         self.count -= count
@@ -339,7 +340,7 @@ class MessageTable:
         self.look_later(segment.thing_at(at), until_us)
 
     def back(self, thing: int, delivery: int, counts: bool, wait_us: int) -> None:
-        """A message that was held is nobody's again. One that was tried too often becomes a dead letter."""
+        """A held message comes back. A message that was tried too often becomes a dead letter."""
         found = self.segments.find(thing)
         assert found is not None, f"message {thing} was held and is not there"
         segment, at = found
@@ -359,16 +360,16 @@ class MessageTable:
             self.outlived(segment, at)
             return
         if expiry_us:
-            self.look_later(thing, expiry_us)  # nobody looked while it was held
+            self.look_later(thing, expiry_us)  # its time was not looked at while it was held
         if counts and self.settings.tries_max and tries >= self.settings.tries_max:
             self.bury(segment, at, f"given back {tries} times")
         elif wait_us:
-            self._delay(segment, at, self._ground.now_us + wait_us)  # it still blocks its key
+            self._delay(segment, at, self._ground.now_us + wait_us)  # the message still blocks its key
         else:
             self.again(segment, at)
 
     def again(self, segment: Segment, at: int) -> None:
-        """A message that was held, or waited for its next try, may be handed out."""
+        """A message that was held, or waited for its next try, may be delivered."""
         key = segment.key_of(at)
         if key:
             self.lines.free(key, segment.thing_at(at))
@@ -377,7 +378,7 @@ class MessageTable:
             self._become_ready(segment, at)
 
     def outlived(self, segment: Segment, at: int) -> None:
-        """The time of a message that nobody holds is over."""
+        """The time of a message that no consumer holds is over."""
         self.totals.expired += 1
         if self.settings.bury_expired:
             self.bury(segment, at, "expired")
@@ -389,7 +390,7 @@ class MessageTable:
         return min(settings.backoff_us << min(delivery - 1, 40), settings.backoff_us_max)
 
     def bury(self, segment: Segment, at: int, reason: str) -> None:
-        """A message that is not held becomes a dead letter."""
+        """A message that no consumer holds becomes a dead letter."""
         thing = segment.thing_at(at)
         self._unready(segment, at)
         self._leave_key(segment, at)
@@ -408,13 +409,13 @@ class MessageTable:
             self._exhume(next(iter(self.dead)))
 
     def charge(self, segment: Segment, at: int) -> int:
-        """The bytes of a message, those of a long body included."""
+        """The bytes that a message charges, those of a long body included."""
         if segment.extra is None or not segment.extra.pieces:
             return segment.size_of(at)
         return segment.size_of(at) + sum(charge for _, _, charge in segment.extra.pieces.get(at, ()))
 
     def _exhume(self, thing: int) -> None:
-        """A dead letter goes for good."""
+        """Remove a dead letter for good."""
         found = self.segments.find(thing)
         assert found is not None
         segment, at = found
@@ -426,7 +427,7 @@ class MessageTable:
         self._gone(segment, at)
 
     def make_room(self) -> None:
-        """Of a queue over its limit, the oldest that are ready become dead letters."""
+        """In a queue over its limit, the oldest ready messages become dead letters."""
         settings = self.settings
         if settings.policy != BURY:
             return
@@ -450,7 +451,7 @@ class MessageTable:
         return None
 
     def done(self, things: Sequence[int]) -> None:
-        """Messages that were held and are settled, in order."""
+        """Held messages are settled, in order."""
         self.totals.settled += len(things)
         self.held -= len(things)
         at, end = 0, len(things)
@@ -491,7 +492,7 @@ class MessageTable:
             del self.until[thing]
 
     def purge(self, command: words.Purge) -> Outcome:
-        """Remove some messages; dead letters, or those that nobody holds."""
+        """Remove some messages: dead letters, or messages that no consumer holds."""
         if command.things:
             found = [one for thing in command.things if (one := self.segments.find(thing)) is not None]
         else:
@@ -516,7 +517,7 @@ class MessageTable:
         return Outcome(DONE, count, "", [], [], then)
 
     def remove(self, segment: Segment, at: int) -> None:
-        """A message that nobody holds goes, whatever its state is."""
+        """Remove a message that no consumer holds, whatever its state is."""
         thing = segment.thing_at(at)
         if segment.dead >> at & 1:
             self._exhume(thing)
@@ -537,13 +538,13 @@ class MessageTable:
                 continue
             reason = found[0].more().reasons.get(found[1], (0, 0, ""))[2]
             if self.settings.transform and reason.startswith(NOT_TRANSFORMED):
-                continue  # as it was sent; ``remake`` brings it as it should be
+                continue  # with the body as it was sent; ``remake`` brings the transformed one
             self._relive(*found)
             count += 1
         return Outcome(DONE, count)
 
     def _relive(self, segment: Segment, at: int) -> None:
-        """A dead letter is a message again, untried."""
+        """A dead letter becomes a message again, with no tries counted."""
         self._parts.touch(segment.part)
         del self.dead[segment.thing_at(at)]
         segment.dead &= ~(1 << at)
@@ -621,7 +622,7 @@ class MessageTable:
         return Outcome(DONE), size
 
     def _is_real(self, thing: int, bucket: int) -> bool:
-        """Whether a time of this message is in this bucket."""
+        """True if a time of this message is in this bucket."""
         if bucket_of(self.until.get(thing, -1)) == bucket:
             return True
         found = self.segments.find(thing)
@@ -633,7 +634,7 @@ class MessageTable:
         return bucket_of(segment.expiry_of(at) or -1) == bucket and not segment.held >> at & 1
 
     def follow(self) -> None:
-        """What follows from the state: what is ready, lines, counts, times."""
+        """Compute the part that follows from the state: ready messages, lines, counts, times."""
         deaths: list[tuple[int, int]] = []
         for segment in self.segments:
             self._follow_segment(segment, deaths)
@@ -705,13 +706,13 @@ class MessageTable:
         return found
 
     def due_us(self) -> int | None:
-        """When something is to be looked at."""
+        """The next time at which ``tick`` has something to do."""
         times = [self.times.next_us(), self.window.next_us()]
         times += [upload.until_us for upload in self.uploads.values()]
         return min((time for time in times if time is not None), default=None)
 
     def forget_old(self) -> None:
-        """Identities whose window is over, and pieces of bodies that nobody sent."""
+        """Forget identities whose window is over, and pieces of bodies whose message was not sent."""
         now_us = self._ground.now_us
         for part in self.window.over(now_us, 4):
             self._parts.touch(part)

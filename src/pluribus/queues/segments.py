@@ -1,9 +1,7 @@
-"""Where the messages of a queue are, and in which state each is. Bodies are in the log; here are handles to them.
+"""The places and states of a queue's messages. Bodies are in the log; here are handles to them.
 
-Theory of operation
--------------------
-Messages are numbered 0, 1, 2, … in the order in which they came. Numbers that follow each other make a *segment*, of
-two forms:
+Theory of operation ------------------- Messages are numbered 0, 1, 2, … in the order in which they came. Consecutive
+numbers make a *segment*, of two forms:
 
 *A run* is a plain batch of one sender, or a part of one. All its messages are alike but for their numbers, so a run
 has one row, one place, one size; it costs some bits a message.
@@ -12,14 +10,15 @@ has one row, one place, one size; it costs some bits a message.
 the segment needs them. A run becomes columns when its messages are written forward.
 
 The state of messages is in bitmaps, whole numbers of which bit ``i`` is message ``first + i``: *live* (not gone),
-*held* by a consumer, *dead* letters, *ready* to be handed out, by priority. A live message that is none of the last
+*held* by a consumer, *dead* letters, *ready* to be delivered, by priority. A live message that is none of the last
 three waits for its time (``due_us``), or for its turn in its key.
 
-*Order.* For each priority there is a heap of the segments with something ready, so that the first ready message is
-found at once, also when messages come back to their old places.
+*Order.* For each priority there is a heap of the segments with ready messages, so that the first ready message is found
+at once, also when messages come back to their old places.
 
-*Space.* A segment without a live message goes away. One with few is *thinned*: it keeps its own numbers in an array.
-Which message charges how many bytes of its row is told by ``size``; the charges of a command add up to its length.
+*Space.* A segment without a live message is removed. A segment with few is *thinned*: it keeps the numbers of its
+messages in an array. ``size`` says how many bytes of its row each message charges; the charges of a command add up to
+its length.
 
 Ready bitmaps, heaps and counts are not part of the state: they follow from the rest.
 """
@@ -38,31 +37,31 @@ import msgspec
 from .words import PRIORITIES, PRIORITY
 
 RUN_MIN = 32
-"""Messages of a plain batch that are a run; fewer are columns."""
+"""Messages that a plain batch must have to become a run; fewer become columns."""
 RUN_MAX = 8_192
 COLUMNS_MAX = 4_096
 PART_BITS = 13
-"""So many bits of a segment's first number do not count for the part of the snapshot that it is in."""
+"""Low bits of a segment's first number that are ignored when its part of the snapshot is chosen."""
 THIN_MIN = 256
-"""Segments with fewer places are not worth thinning."""
+"""Segments with fewer places are not thinned."""
 
 
 class SegmentExtra(msgspec.Struct, array_like=True):
-    """What few messages of a segment have, by place in it."""
+    """Fields that few messages of a segment have, by place in it."""
 
     tries: dict[int, int] = {}
     keys: dict[int, str] = {}
     properties: dict[int, bytes] = {}
     reasons: dict[int, tuple[int, int, str]] = {}
-    """Of dead letters: their number among the dead, when they died, and why."""
+    """Of dead letters: their number among the dead letters, when they died, and the reason."""
     pieces: dict[int, list[tuple[int, int, int]]] = {}
-    """Of long bodies: where their pieces stand, and what each charges."""
+    """Of long bodies: the places of their pieces, and the bytes that each charges."""
 
     def tables(self) -> tuple[dict[int, Any], ...]:
         return (self.tries, self.keys, self.properties, self.reasons, self.pieces)
 
     def chosen(self, places: dict[int, int]) -> SegmentExtra:
-        """Of some places only, each under its new number. In order: equal states are equal bytes."""
+        """The fields of some places only, each under its new number. In order, so that equal states are equal bytes."""
         return SegmentExtra(
             *({places[at]: table[at] for at in sorted(table) if at in places} for table in self.tables())
         )
@@ -72,7 +71,7 @@ class SegmentExtra(msgspec.Struct, array_like=True):
 
 
 class Segment:
-    """One segment. What is an ``int`` in a run is an array in columns."""
+    """One segment. A field that is an ``int`` in a run is an array in columns."""
 
     __slots__ = (
         "at_us",
@@ -123,7 +122,7 @@ class Segment:
         """Of a thinned segment: the numbers of its messages."""
 
     def place_of(self, thing: int) -> int:
-        """Where in the segment a message is; -1 if it is not there any more."""
+        """The place of a message in the segment; -1 if it is not there any more."""
         if self.numbers is None:
             at = thing - self.first
             return at if 0 <= at < self.count else -1
@@ -187,7 +186,7 @@ class Segment:
     # Columns.
 
     def append(self, row: int, place: int, piece: int, size: int, at_us: int, priority: int) -> int:
-        """One more message; its place."""
+        """Append one message; returns its place."""
         at = self.count
         self.row.append(row)
         self.place.append(place)
@@ -203,8 +202,8 @@ class Segment:
         return at
 
     def make_columns(self) -> int:
-        """A run becomes columns, for its messages are to stand in different rows. How many bytes more the messages
-        that are no dead letters charge by that."""
+        """Turn a run into columns, so that its messages can have different rows. Returns how many bytes more the
+        messages that are not dead letters charge then."""
         assert not self.columns
         count = self.count
         self.piece = array("I", range(self.piece, self.piece + count))
@@ -223,11 +222,11 @@ class Segment:
 
     @property
     def sparse(self) -> bool:
-        """Whether few messages of these columns are left."""
+        """True if few messages of these columns are left."""
         return self.columns and self.live.bit_count() * 8 < self.count
 
     def thin(self) -> None:
-        """Keep the live messages of columns only."""
+        """Keep only the live messages of columns."""
         kept = list(bits_of(self.live))
         self.numbers = array("q", [self.thing_at(at) for at in kept])
         for name in ("row", "place", "piece", "size", "at_us", "due", "expiry"):
@@ -248,7 +247,7 @@ class Segment:
         self.count = len(kept)
         self.live = (1 << self.count) - 1
 
-    # The state on its way.
+    # Snapshots.
 
     def saved(self) -> Any:
         columns = (self.row, self.place, self.piece, self.size, self.at_us, self.priority)
@@ -285,9 +284,9 @@ class Segments:
         self._by_first: dict[int, Segment] = {}
         self._heaps: list[list[int]] = [[] for _ in range(PRIORITIES)]
         self.ready = [0] * PRIORITIES
-        """How many are ready, by priority."""
+        """How many messages are ready, by priority."""
         self.parts: dict[str, int] = {}
-        """Parts of the snapshot, with how many segments each has."""
+        """Parts of the snapshot, with the number of segments in each."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -300,7 +299,7 @@ class Segments:
         return sum(self.ready)
 
     def find(self, thing: int) -> tuple[Segment, int] | None:
-        """The segment and place of a message that is live."""
+        """The segment and place of a live message."""
         number = bisect_right(self._starts, thing) - 1
         if number < 0:
             return None
@@ -309,7 +308,7 @@ class Segments:
         return (segment, at) if at >= 0 and segment.live >> at & 1 else None
 
     def since(self, thing: int) -> Iterator[Segment]:
-        """The segment that has a message, and those behind it."""
+        """The segment that has a message, and the segments behind it."""
         for number in range(max(bisect_right(self._starts, thing) - 1, 0), len(self._segments)):
             yield self._segments[number]
 
@@ -323,7 +322,7 @@ class Segments:
         self.parts[segment.part] = self.parts.get(segment.part, 0) + 1
 
     def remove(self, segment: Segment) -> bool:
-        """A segment with nothing live in it; whether its part is gone with it."""
+        """Remove a segment without live messages; true if its part of the snapshot is gone with it."""
         number = bisect_left(self._starts, segment.first)
         assert self._segments[number] is segment and not segment.live
         del self._starts[number]
@@ -336,10 +335,10 @@ class Segments:
             del self.parts[segment.part]
         return not left
 
-    # What is ready.
+    # Ready messages.
 
     def make_ready(self, segment: Segment, mask: int, priority: int) -> None:
-        """Messages of one priority become ready; none of them was."""
+        """Messages of one priority become ready; none of them was ready before."""
         if segment.readies is None:
             assert priority == segment.priority and not segment.ready & mask
             segment.ready |= mask
@@ -371,7 +370,7 @@ class Segments:
         return bool(self.ready_bits(segment, segment.priority_of(at)) >> at & 1)
 
     def first_ready(self) -> tuple[Segment, int, int] | None:
-        """The first of those that are ready: its segment, its place, its priority."""
+        """The first ready message: its segment, its place, its priority."""
         for priority in range(PRIORITIES - 1, -1, -1):
             if not self.ready[priority]:
                 continue
@@ -387,7 +386,7 @@ class Segments:
         return None
 
     def ready_in_order(self, priority: int, start: int = 0) -> Iterator[tuple[Segment, int]]:
-        """All that are ready of a priority, from a number on. What changes meanwhile is seen or not."""
+        """All ready messages of a priority, from a number on. Changes made meanwhile may be seen or not."""
         for segment in list(self.since(start)):
             for at in bits_of(self.ready_bits(segment, priority)):
                 if segment.thing_at(at) >= start:
@@ -419,7 +418,7 @@ class Segments:
 
 
 def bits_of(bits: int) -> Iterator[int]:
-    """The places of the bits that are set, the lowest first."""
+    """The places of the set bits, the lowest first."""
     while bits:
         low = bits & -bits
         at = low.bit_length() - 1
@@ -430,7 +429,7 @@ def bits_of(bits: int) -> Iterator[int]:
 
 
 def ones_at(bits: int, at: int, most: int) -> int:
-    """How many bits are set from this place on without a gap, at most so many."""
+    """How many consecutive bits are set from this place on, at most ``most``."""
     run = bits >> at
     return min((~run & (run + 1)).bit_length() - 1, most)
 

@@ -1,9 +1,9 @@
-"""Consumers that want some messages only: which of them, of those who wait, does a message match?
+"""Consumers with a selector want some messages only. Which waiting consumers want a given message?
 
 A selector sees the properties of a message, and besides them ``priority`` and ``key``, unless the message has
-properties of these names. Messages that become ready are matched against all selectors of consumers who wait, in one
-go, by the index of the filter language. Which messages that are in the queue already match a consumer that begins to
-wait is a search (``finder.py``).
+properties of these names. Messages that become ready are matched against the selectors of all waiting consumers in one
+go, by the index of the filter language. When a consumer begins to wait, a search (``finder.py``) finds the messages for
+it that are in the queue already.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # it needs numpy, and is loaded with the first selector
     from ..filters.index import Index
 
 SELECTORS_MAX = 65_536
-"""Consumers with a selector at one queue."""
+"""Consumers with a selector at one queue, at most."""
 
 
 def selector_of(data: bytes) -> Filter:
-    """``BadFilter`` if it cannot be one of a queue."""
+    """Decode a selector; ``BadFilter`` if it is not one for a queue."""
     try:
         filter = unpacked(data)
     except MalformedFrame as error:
@@ -39,7 +39,7 @@ def selector_of(data: bytes) -> Filter:
 
 
 def seen_of(segment: Segment, at: int) -> dict[str, Any]:
-    """What selectors see of a message."""
+    """The fields of a message that selectors see."""
     encoded = segment.properties_of(at)
     seen: dict[str, Any] = {"priority": segment.priority_of(at)}
     key = segment.key_of(at)
@@ -51,7 +51,7 @@ def seen_of(segment: Segment, at: int) -> dict[str, Any]:
 
 
 class Selectors:
-    """By consumer. All are kept; those who wait are in the index."""
+    """Selectors by consumer. All are kept; those of waiting consumers are in the index."""
 
     def __init__(self) -> None:
         self._packed: dict[int, bytes] = {}
@@ -62,7 +62,7 @@ class Selectors:
         self._waiting: dict[int, None] = {}
         """Consumers that are in the index."""
         self.unsearched: dict[int, int] = {}
-        """Consumers that wait while messages are there that nobody has compared with their selectors; each with the
+        """Consumers that wait, while the queue has messages that were not compared with their selectors; each with the
         number of its waiting. Not part of the state."""
         self._stints = 0
 
@@ -76,7 +76,7 @@ class Selectors:
         return self._packed.get(consumer, b"")
 
     def add(self, consumer: int, data: bytes) -> None:
-        """``BadFilter`` if it is no selector, ``BadInput`` if there are too many."""
+        """Add a selector. ``BadFilter`` if it is none, ``BadInput`` if there are too many."""
         if len(self._packed) >= SELECTORS_MAX:
             raise BadInput(f"{SELECTORS_MAX:,} consumers with a selector are at this queue: use several queues")
         if data not in self._filters:
@@ -96,7 +96,7 @@ class Selectors:
             del self._filters[data]
 
     def waits(self, consumer: int) -> bool:
-        """The consumer has room now; whether it had none before."""
+        """The consumer has room now; true if it had none before."""
         if consumer in self._waiting:
             return False
         if self._index is None:
@@ -108,7 +108,7 @@ class Selectors:
         return True
 
     def search(self, consumer: int) -> None:
-        """What is in the queue is to be compared with its selector."""
+        """The messages in the queue must be compared with the consumer's selector."""
         self._stints += 1
         self.unsearched[consumer] = self._stints
 
@@ -126,7 +126,7 @@ class Selectors:
         return len(self._waiting)
 
     def match(self, seen: Sequence[dict[str, Any]]) -> list[list[int]]:
-        """For each message, the consumers that wait and want it."""
+        """For each message, the waiting consumers that want it."""
         found = [[] for _ in seen] if self._index is None else self._index.match(seen)
         return [[key for key in keys if isinstance(key, int)] for keys in found]
 

@@ -1,9 +1,9 @@
-"""When messages are to be looked at: one index for delays, expiry and leases.
+"""The times at which messages are due: one index for delays, expiry and leases.
 
 Messages are gathered in *buckets* of 16 ms, so that a message costs 8 bytes here and not an entry of a heap. The index
 is not part of the state: the times themselves are, with their messages, and ``restore`` fills the index from them. So
-an entry may be stale: its message is gone, or its time was changed. Whoever takes entries out asks which are *real*,
-that is, whose time is still in this bucket, and acts on no others; else two keepers, of which one was restored and has
+an entry may be stale: its message is gone, or its time was changed. Code that takes entries out asks which of them are
+*real* (their time is still in this bucket), and acts on no others; else two keepers, one of which was restored and has
 no stale entries, would do different things.
 """
 
@@ -14,10 +14,10 @@ from array import array
 from collections.abc import Callable
 
 BUCKET_BITS = 14
-"""A bucket is so many bits of a microsecond."""
+"""Low bits of a microsecond that a bucket ignores."""
 
 Real = Callable[[int, int], bool]
-"""``real(thing, bucket)``: whether a time of the thing is in this bucket."""
+"""``real(thing, bucket)``: true if a time of the thing is in this bucket."""
 
 
 def bucket_of(time_us: int) -> int:
@@ -25,7 +25,7 @@ def bucket_of(time_us: int) -> int:
 
 
 def is_over(time_us: int, now_us: int) -> bool:
-    """Whether the bucket of a time is over."""
+    """True if the bucket of a time is over."""
     return (bucket_of(time_us) + 1) << BUCKET_BITS <= now_us
 
 
@@ -34,7 +34,7 @@ class Times:
         self._real = real
         self._buckets: dict[int, array[int]] = {}
         self._order: list[int] = []
-        """Buckets that are there, as a heap."""
+        """The existing buckets, as a heap."""
         self.entries = 0
 
     def add(self, thing: int, time_us: int) -> None:
@@ -47,7 +47,7 @@ class Times:
         self.entries += 1
 
     def next_us(self) -> int | None:
-        """When the first bucket with something real in it is over."""
+        """The time when the first bucket with a real entry is over."""
         while self._order:
             bucket = self._order[0]
             if any(self._real(thing, bucket) for thing in self._buckets[bucket]):
@@ -56,7 +56,7 @@ class Times:
         return None
 
     def take(self, now_us: int) -> tuple[int, list[int]] | None:
-        """The first bucket that is over, and what is real in it, in order; None if there is none."""
+        """The first bucket that is over, and its real entries, in order; None if there is none."""
         while self._order and (self._order[0] + 1) << BUCKET_BITS <= now_us:
             bucket = self._order[0]
             things = sorted({thing for thing in self._buckets[bucket] if self._real(thing, bucket)})
@@ -74,7 +74,7 @@ class Times:
         self.entries -= len(self._buckets.pop(bucket))
 
     def tidy(self, wanted: int) -> None:
-        """Forget stale entries, if most are, given that about so many are real."""
+        """Forget stale entries, if most are stale; ``wanted`` is about how many are real."""
         if self.entries < 4 * wanted + 4_096:
             return
         for bucket in list(self._buckets):

@@ -1,7 +1,8 @@
-"""Identities that senders gave their messages, remembered for a while: what comes again in that time is not taken.
+"""Identities that senders gave their messages, remembered for a while: within that time a second message of the same
+identity is dropped.
 
-An identity is kept as 16 bytes of its digest. They are forgotten in the order in which they came, when the window is
-over. Bounded: at ``IDS_MAX`` a message with an identity is refused.
+An identity is kept as 16 bytes of its digest. Identities are forgotten in the order in which they came, when the window
+is over. Bounded: at ``IDS_MAX`` a message with an identity is refused.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ def digest(identity: str) -> bytes:
 class Window:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
-        """By digest, in the order in which they came: the number of its coming."""
+        """By digest, in the order of arrival: the number of its arrival."""
         self._groups: dict[int, list[tuple[bytes, int]]] = {}
-        """By group of numbers: digests, and when each is forgotten."""
+        """By group of numbers: digests, and the time when each is forgotten."""
         self.next = 0
 
     def __len__(self) -> int:
@@ -34,7 +35,7 @@ class Window:
         return digest(identity) in self._numbers
 
     def part(self) -> str:
-        """Which part of the snapshot the next identity changes."""
+        """The part of the snapshot that the next identity changes."""
         return _part(self.next // GROUP)
 
     def add(self, identity: str, until_us: int) -> None:
@@ -65,7 +66,7 @@ class Window:
         return group[first][1] > now_us
 
     def renew(self, identity: str, until_us: int) -> None:
-        """It came again after its window: the group keeps its place, and its end is later."""
+        """An identity came again after its window: the group keeps its place, and its end is later."""
         number = self._numbers[digest(identity)]
         group = self._groups[number // GROUP]
         at = number - self._first(number // GROUP)
@@ -78,7 +79,7 @@ class Window:
         return group * GROUP
 
     def next_us(self) -> int | None:
-        """When the oldest group may be forgotten."""
+        """The time when the oldest group may be forgotten."""
         for group, held in self._groups.items():
             return None if group == self.next // GROUP else _end(held)
         return None

@@ -1,7 +1,7 @@
-"""What a queue is told by commands of its log, and what it answers. Sends are packed batches (``batch.py``).
+"""The commands of a queue in its log, and their answers. Sends are packed batches (``batch.py``).
 
-Every command may come twice and is done once: sends are numbered by their session, everything else says in full what it
-wants.
+Every command may come twice and is done once: sends are numbered by their session, and every other command names the
+whole state that it asks for.
 """
 
 from __future__ import annotations
@@ -19,58 +19,59 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Reason = Annotated[str, msgspec.Meta(max_length=1_024)]
 Chain = Annotated[str, msgspec.Meta(max_length=CHAIN_CHARS_MAX)]
 Things = Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=65_536)]
-"""Messages that follow each other, as (the first, how many)."""
+"""Consecutive messages, as (the first, how many)."""
 
 DONE, AGAIN, REFUSED, FULL, ENDED, NEXT, UNLIKE = 0, 1, 2, 3, 4, 5, 6
 """``FULL``: there is no room, send the same again later. ``ENDED``: this consumer is not attached in this epoch.
-``NEXT``: a batch before this one is missing; ``number`` is the sequence that is next. ``UNLIKE``: the queue transforms
-what arrives by the chain that is the ``reason``, and the batch was not made by it; nothing of it is taken."""
+``NEXT``: a batch before this one is missing; ``number`` is the next sequence. ``UNLIKE``: the queue transforms arriving
+messages by the chain in ``reason``, and the batch was not made by it; none of its messages is accepted."""
 
 NOT_TRANSFORMED = "not transformed: "
-"""How the reason of a dead letter begins that could not be transformed when it arrived."""
+"""The beginning of the reason of a dead letter that could not be transformed when it arrived."""
 TRANSFORMS = "the queue transforms what arrives, by the chain: "
-"""How the reason of a transaction begins that was refused as ``UNLIKE``."""
+"""The beginning of the reason of a transaction that was refused as ``UNLIKE``."""
 WAIT, REFUSE, BURY = "wait", "refuse", "dead"
-"""What happens to a message that finds the queue full: its sender waits, or is refused, or the oldest messages become
-dead letters."""
+"""What happens when a message finds the queue full: its sender waits, or is refused, or the oldest messages become dead
+letters."""
 PRIORITIES = 10
 PRIORITY = 4
-"""Of a message that says nothing else."""
+"""The priority of a message that names none."""
 
 
 class Settings(msgspec.Struct, frozen=True, array_like=True):
-    """How one queue behaves. Times are microseconds; 0 is none, or no limit."""
+    """The settings of one queue. Times are microseconds; 0 is none, or no limit."""
 
     count_max: Number = 0
     bytes_max: Number = 0
     policy: str = WAIT
     tries_max: Number = 20
-    """A message that was handed out so often, and came back, becomes a dead letter."""
+    """Deliveries after which a message that comes back becomes a dead letter."""
     backoff_us: Number = 1_000_000
-    """The wait before a message that was given back is handed out again; it doubles with each time."""
+    """The wait before a message that was given back is delivered again; it doubles with each time."""
     backoff_us_max: Number = 60_000_000
     window_us: Number = 120_000_000
-    """For how long an identity that a sender gave is remembered."""
+    """Time for which an identity that a sender gave is remembered."""
     lease_us: Number = 0
-    """How long a consumer may hold one message without settling it; 0: as long as the consumer is there."""
+    """Time for which a consumer may hold one message without settling it; 0: as long as the consumer is there."""
     dead_max: Number = 100_000
-    """Dead letters that are kept; then the oldest goes for good."""
+    """Dead letters that are kept; beyond that the oldest is removed for good."""
     bury_expired: bool = False
-    """Whether messages that outlived their time become dead letters."""
+    """True if expired messages become dead letters."""
     transform: Chain = ""
-    """What senders make of each body before they send it (``transformations/``). The queue does not understand it: it
-    takes what says that it was made by this chain, word for word."""
+    """The chain by which senders transform each body before they send it (``transformations/``). The queue does not
+    understand the chain: it accepts batches that name the same chain, word for word."""
 
 
 class Configure(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Take these settings if the queue has none yet; or in any case, with ``anew``."""
+    """Use these settings if the queue has none yet; with ``anew``, in any case."""
 
     settings: Settings
     anew: bool = False
 
 
 class Attach(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A consumer is here, or here again. ``selector`` is a packed tree of the filter language; empty: everything."""
+    """A consumer attaches, or attaches again. ``selector`` is a packed tree of the filter language; empty: every
+    message."""
 
     consumer: Number
     owner: Number
@@ -80,7 +81,7 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Settle(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """What a consumer is done with, and what it has room for. With ``serial`` 0 its room stays as it was."""
+    """A consumer's settlements, and its credit. With ``serial`` 0 the credit stays as it was."""
 
     consumer: Number
     epoch: Number
@@ -92,19 +93,19 @@ class Settle(msgspec.Struct, frozen=True, array_like=True, tag=3):
     bytes_max: Number = 0
     want: Annotated[int, msgspec.Meta(ge=-1)] = -1
     number: Number = 0
-    """Of this command among those of the consumer: asked for again, it gets the answer of the first time."""
+    """The number of this command among those of the consumer: a repeated command gets the answer of the first."""
     deliveries: Annotated[list[Number], msgspec.Meta(max_length=131_072)] = []
-    """Of the stretches in ``acked``, then of ``others``: which delivery is meant. One that ended is not settled,
+    """For the runs in ``acked``, then for ``others``: the delivery that is meant. A delivery that ended is not settled,
     although the consumer holds the message again. Empty: whichever it holds."""
 
 
 NACK, REJECT, EXTEND, RELEASE, BACK = 1, 2, 3, 4, 5
-"""Given back after so many microseconds; a dead letter, with the reason; held for so long from now; given back unseen,
-which does not count as a try; given back after the queue's own back-off."""
+"""The verbs: given back after so many microseconds; a dead letter, with the reason; held for so long from now; given
+back unseen, which does not count as a try; given back after the queue's own back-off."""
 
 
 class Detach(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """A consumer is gone; what it holds is free, and does not count as tried."""
+    """A consumer is gone; the messages that it holds come back, and that does not count as a try."""
 
     consumer: Number
 
@@ -118,8 +119,8 @@ class Offer(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Purge(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Remove messages below a number that nobody holds, at most ``PURGE_MAX`` at a time; the answer says how many, and
-    where to go on."""
+    """Remove messages below a number that no consumer holds, at most ``PURGE_MAX`` at a time; the answer says how many,
+    and where to go on."""
 
     before: Number
     dead: bool = False
@@ -129,20 +130,20 @@ class Purge(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Redrive(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Dead letters become messages again, untried: these, or as many of the oldest."""
+    """Dead letters become messages again, with no tries counted: these, or as many of the oldest."""
 
     count: Number = 0
     things: Annotated[list[Number], msgspec.Meta(max_length=65_536)] = []
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Hand nothing out, or go on; messages are taken all the same."""
+    """Deliver nothing, or go on; the queue still accepts messages."""
 
     paused: bool
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Messages once more, so that the row where they stood can be freed."""
+    """Messages written once more, so that their old row can be freed."""
 
     row: Number
     things: Annotated[list[Number], msgspec.Meta(max_length=1 << 20)]
@@ -158,7 +159,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class Restage(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """A piece of a long body once more: of an upload, or, if that is 0, of a message that was sent."""
+    """A piece of a long body written once more: of an upload, or, if that is 0, of a message that was sent."""
 
     upload: Number
     thing: Number
@@ -168,7 +169,8 @@ class Restage(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class Keep(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Of a transaction that is being prepared: what it received is held for it, whatever becomes of the consumer."""
+    """A transaction is being prepared: the messages that it received are held for it, whatever becomes of the
+    consumer."""
 
     transaction: Number
     consumer: Number
@@ -178,8 +180,8 @@ class Keep(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class Resolve(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """A prepared transaction is decided: what is kept for it is settled, or comes back. It was promised room: limits of
-    the queue do not count for what it sends."""
+    """A prepared transaction is decided: its messages are settled, or come back. Room was promised to it: the limits of
+    the queue do not apply to the messages that it sends."""
 
     transaction: Number
     commits: bool
@@ -187,7 +189,7 @@ class Resolve(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
 class Remake(msgspec.Struct, frozen=True, array_like=True, tag=14):
     """Dead letters that could not be transformed when they arrived become messages again, with the bodies of this
-    batch, which were made by the chain that the queue has now."""
+    batch, which the queue's present chain made."""
 
     things: Annotated[list[Number], msgspec.Meta(min_length=1, max_length=65_536)]
     packed: bytes
@@ -212,14 +214,15 @@ Command = (
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """What came of a command."""
+    """The outcome of a command."""
 
     status: int
     number: int = 0
-    """Of a batch: its first message. Of an attachment: the epoch. Of a purge or redrive: how many."""
+    """Of a batch: the number of its first message. Of an attachment: the epoch. Of a purge or redrive: how many."""
     reason: str = ""
     things: list[Any] = []
-    """Of an attachment, and of a demand that ends: what the consumer holds, each as (message, delivery)."""
+    """Of an attachment, and of a demand that ends: the messages that the consumer holds, each as (message,
+    delivery)."""
     lost: list[int] = []
     """Of a settlement: the messages that the consumer did not hold any more."""
     then: int = 0
@@ -240,17 +243,17 @@ class Look(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Count(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """How the queue is."""
+    """The state of the queue."""
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Where these messages stand in the log now."""
+    """The present places of these messages in the log."""
 
     things: Annotated[list[Number], msgspec.Meta(max_length=65_536)]
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """The numbers of messages in the hands of a consumer, or kept for a prepared transaction."""
+    """The numbers of messages that a consumer holds, or that are kept for a prepared transaction."""
 
     consumer: Number
 
@@ -262,19 +265,19 @@ class Copy(msgspec.Struct, frozen=True, array_like=True, tag=10):
     end: Number = 0
     """Messages from this number on are left out; 0: none is."""
     now_us: Number = 0
-    """When ages are reckoned; 0: now."""
+    """The time from which ages are computed; 0: now."""
     selector: Annotated[bytes, msgspec.Meta(max_length=65_536)] = b""
-    """A filter, packed, that sees the columns and the properties; empty: everything."""
+    """A filter, packed, over the columns and the properties; empty: every message."""
     columns: Annotated[list[str], msgspec.Meta(max_length=64)] = []
     properties: bool = False
-    """The names of properties are wanted, or the selector looks at some."""
+    """The names of properties are wanted, or the selector uses some."""
 
 
 Question = Look | Count | Where | Held | Copy
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
-    """One message, as a question finds it."""
+    """One message in an answer."""
 
     thing: int
     row: int
@@ -291,7 +294,7 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     properties: dict[str, Any] = {}
     reason: str = ""
     pieces: list[tuple[int, int]] = []
-    """Of a long body: where its pieces stand, as rows and places."""
+    """Of a long body: the places of its pieces, as rows and places."""
 
 
 class Looked(msgspec.Struct, frozen=True, array_like=True):
@@ -301,10 +304,11 @@ class Looked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Copied(msgspec.Struct, frozen=True, array_like=True):
-    """Some columns of some messages. Ask again from ``then`` on, with the same ``end`` and ``now_us``; 0 at the end."""
+    """Some columns of some messages. Ask again from ``then`` on, with the same ``end`` and ``now_us``; ``then`` 0: the
+    end."""
 
     columns: list[list[Any]]
-    """In the order in which they were asked for."""
+    """The columns, in the order in which they were asked for."""
     names: list[str]
     """Of the properties that messages have which were looked at, whether they match or not."""
     then: int

@@ -1,4 +1,4 @@
-"""The simulator: a second runtime with virtual time, a seeded network, faults and checkers. Public: test your own
+"""The simulator: a second runtime with virtual time, a seeded network, faults and checkers. It is public: test your own
 application in it."""
 
 from . import checkers

@@ -1,4 +1,4 @@
-"""What an occupant takes along when it moves, as it is and as bytes."""
+"""The state that an occupant takes along when it moves, as an object and as bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .outbox import Carried
 
 
 class Carry(msgspec.Struct, array_like=True, frozen=True):
-    """What goes with an occupant that moves: who it is, what it has queued, what it has acknowledged."""
+    """The state of a moving occupant: its identity, its queued messages, and its memory of acknowledged ones."""
 
     origin: int
     next_number: int
@@ -18,12 +18,12 @@ class Carry(msgspec.Struct, array_like=True, frozen=True):
     memory: list[Remembered]
 
     def packed(self) -> bytes:
-        """For a file or another process; ``bus.enroll(..., carry=...)`` takes it as it is."""
+        """As bytes, for a file or another process; ``bus.enroll(..., carry=...)`` takes them too."""
         return msgspec.msgpack.encode(self)
 
 
 def carry_from(given: Carry | bytes | None) -> Carry | None:
-    """``BadInput`` if these bytes are not what ``Carry.packed`` made."""
+    """The state in these bytes; ``BadInput`` if ``Carry.packed`` did not make them."""
     if not isinstance(given, bytes):
         return given
     try:

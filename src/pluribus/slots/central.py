@@ -1,7 +1,7 @@
 """The centralised bus: one process routes, queues and delivers every message, as POLYLITH does. For comparison only.
 
-A message goes to the process, which answers that it has it; then it goes from there to each recipient by itself, and
-each acknowledges: 2 + 2R messages (the report, equation 2). Occupants and map are those of the decentralised bus. Not
+A message goes to the process, which acknowledges it; then the process sends it to each recipient by itself, and each
+acknowledges: 2 + 2R messages (the report, equation 2). Occupants and map are those of the decentralised bus. Not
 offered: questions (``ask``), and waiting for the recipients (``wait=``), whose acknowledgements the sender never sees.
 """
 
@@ -18,7 +18,7 @@ from .router import SERVING, Router
 from .words import DENIED, AckData, CountTtl, NegAck, SendData
 
 QUEUE_MESSAGES_MAX = 100_000
-"""Of all interconnections together: the buffer space that the report counts against a centralised bus."""
+"""Messages of all interconnections together: the buffer space that the report counts against a centralised bus."""
 
 
 class _Waiting:
@@ -36,7 +36,7 @@ class _Waiting:
 
 
 class CentralBus(Router):
-    """A router that does not only count a message, but takes and delivers it."""
+    """A router that also takes and delivers every message."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self.waiting: dict[tuple[int, int], _Waiting] = {}
@@ -77,7 +77,7 @@ class CentralBus(Router):
             self._say(sender, NegAck(data.id[1], DENIED, "a centralised bus has no questions: use by='router'"))
             return
         if len(self.waiting) >= QUEUE_MESSAGES_MAX:
-            return  # it is sent again
+            return  # a repetition
         legs = here.legs(data.source, data.destinations)
         count, ttl_s = sum(leg.count for leg in legs), max((leg.ttl_s for leg in legs), default=0.0)
         generation = here.generation(data.source.slot)
@@ -91,7 +91,7 @@ class CentralBus(Router):
         self._deliver(one)
 
     def _deliver(self, one: _Waiting) -> None:
-        """To each recipient by itself; an empty slot is looked at again."""
+        """Send a message to each recipient by itself; an empty slot is looked at again."""
         here = self.map
         for end in one.open:
             there = here.occupants(end.slot)
@@ -116,4 +116,4 @@ CENTRAL: dict[tuple[str, type], Any] = {
     (SERVING, SendData): CentralBus._receive,
     (SERVING, AckData): CentralBus._acked,
 }
-"""What a centralised bus does besides ``router.TRANSITIONS``, and instead of it."""
+"""The handlers of a centralised bus, besides those of ``router.TRANSITIONS`` or in place of them."""

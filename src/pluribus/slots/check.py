@@ -1,5 +1,5 @@
-"""What is wrong with an interconnection file that parses. ``problems`` finds everything; ``checked`` raises the first
-mistake. A *mistake* cannot become a bus; a *doubt* can, but is probably not what was meant.
+"""Mistakes in an interconnection file that parses. ``problems`` finds everything; ``checked`` raises the first mistake.
+A file with a *mistake* cannot become a bus; a file with a *doubt* can, but is probably not meant so.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _connections(plan: Plan) -> Iterator[Problem]:
 
 
 def connection_problem(plan: Plan, found: Connection) -> Problem | None:
-    """Why this connection cannot be; also asked when one is added to a running bus."""
+    """The reason why this connection is impossible; also asked when one is added to a running bus."""
     place = str(found)
     wrong = end_problem(plan, found.source) or end_problem(plan, found.target)
     if wrong is not None:
@@ -105,7 +105,7 @@ def connection_problem(plan: Plan, found: Connection) -> Problem | None:
 
 
 def end_problem(plan: Plan, end: End) -> Problem | None:
-    """Why there is no such port."""
+    """The reason why there is no such port."""
     slot = plan.slot(end.slot)
     if slot is None:
         names = [slot.name for slot in plan.slots]

@@ -20,7 +20,7 @@ EDGE = "#4a6785"
 def draw(
     plan: Plan, occupants: Mapping[str, int] | None = None, connections: Collection[Connection] | None = None
 ) -> str:
-    """SVG. ``occupants`` says how many are in each slot now, ``connections`` replaces those of the file."""
+    """An SVG. ``occupants`` gives the present number in each slot, ``connections`` replaces those of the file."""
     routes = plan.connections if connections is None else tuple(connections)
     columns = _columns(plan, routes)
     places = _places(columns)
@@ -43,7 +43,7 @@ def draw(
 
 
 def _columns(plan: Plan, routes: Collection[Connection]) -> list[list[Slot]]:
-    """Slots by the longest way that leads to them, circles cut where they close."""
+    """Slots by the length of the longest way that leads to them; circles are cut where they close."""
     after: dict[str, list[str]] = {slot.name: [] for slot in plan.slots}
     for found in routes:
         if found.source.slot in after and found.target.slot in after and found.source.slot != found.target.slot:

@@ -1,4 +1,4 @@
-"""Messages of a software bus as people read them: ``pluribus slots dump``."""
+"""Messages of a software bus as readable text: ``pluribus slots dump``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODY_CHARS_MAX = 60
 
 
 def fields_of(sender: int, to: int, word: Word) -> dict[str, Any]:
-    """A word as data: its name in the report, who said it to whom, and its fields."""
+    """A word as data: its name in the report, its sender, its receiver, and its fields."""
     told = {name: _plain(getattr(word, name)) for name in word.__struct_fields__}
     if isinstance(word, SendData):
         told["body"] = _body(word)
@@ -24,7 +24,7 @@ def fields_of(sender: int, to: int, word: Word) -> dict[str, Any]:
 
 
 def line_of(sender: int, to: int, word: Word) -> str:
-    """A word on one line; what is empty is left out."""
+    """A word on one line; empty fields are left out."""
     told = fields_of(sender, to, word)
     head = f"{told.pop('from')} -> {told.pop('to')} {told.pop('word')}"
     return " ".join(

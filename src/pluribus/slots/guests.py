@@ -1,10 +1,10 @@
-"""What clients say on software buses, through the guests that members run for them: which right each word needs.
+"""Rights for the words of clients on software buses; members run guests that send these words.
 
-The door looks at what a guest says before it passes it on (``GuestWords``). With an access list a client may do what
-rules allow: ``slots:BUS/SLOT enrol``, ``slots:BUS see``, ``slots:BUS reconfigure``, and ``slots:BUS host`` for whatever
-only a router says. A role of the file that is ``listed`` is the client's if a rule allows ``slot-role:BUS/ROLE hold``:
-a client *claims* roles, and the door takes out those that it does not have. Everything else is said with a ticket, and
-the ticket must be one that this guest was given: the numbers of all tickets are heard by everybody.
+The door checks each word of a guest before it sends the word on (``GuestWords``). With an access list a client may do
+what rules allow: ``slots:BUS/SLOT enrol``, ``slots:BUS see``, ``slots:BUS reconfigure``, and ``slots:BUS host`` for
+words that only a router sends. A role of the file that is ``listed`` is the client's if a rule allows
+``slot-role:BUS/ROLE hold``: a client *claims* roles, and the door removes those that it does not have. Every other word
+carries a ticket, and the ticket must be one that this guest was given: every member sees the numbers of all tickets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAID = frozenset(SAID)
 
 
 class Deputise(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """Of a client to its member: count and route for my guest on this bus, which has no router."""
+    """A client to its member: count and route for my guest on this bus, which has no router."""
 
     bus: Name
 
@@ -45,7 +45,7 @@ WORDS = Words(STYLE, {Deputise: None}, rights={Deputise: lambda asked: [(STYLE, 
 
 
 class GuestWords:
-    """Of one guest in one group: ``slots/BUS``, or ``slots``, in which all buses are advertised."""
+    """The rights of one guest in one group: ``slots/BUS``, or ``slots``, in which all buses are advertised."""
 
     def __init__(self, group: str) -> None:
         self.bus = group.partition("/")[2]
@@ -56,7 +56,7 @@ class GuestWords:
             self._tickets.add(word.number)
 
     def needs(self, word: Word) -> Iterable[Need]:
-        """What the client needs to say it."""
+        """The right that the client needs for this word."""
         if type(word) not in _SAID or isinstance(word, Enquire):
             return ()
         if isinstance(word, Enroll):
@@ -85,12 +85,12 @@ class GuestWords:
         return {role: (ROLE, f"{bus}/{role}", HOLD) for role in word.claims or ()}
 
     def with_claims(self, word: Word, roles: Iterable[str]) -> Word:
-        """The word with these claims; never without any, as only members say it."""
+        """The word with these claims; never with None, which only words of members have."""
         return msgspec.structs.replace(word, claims=tuple(roles)) if isinstance(word, Enroll | ReqMap) else word
 
 
 def about(word: Any) -> int:
-    """By which number whoever said a word finds that it is refused."""
+    """The number by which the sender of a word recognises its refusal."""
     if isinstance(word, SendData):
         return word.id[1]
     return int(getattr(word, "nonce", 0) or getattr(word, "ticket", 0))

@@ -1,9 +1,9 @@
-"""What a receiver remembers of messages, so that each is given to the application once, or again if it was withheld.
+"""The memory of a receiver, so that each message is given to the application once, or again if it was withheld.
 
-Of each origin it knows the *floor*, below which everything is settled. A message above it may be *held* (it waits here
-or is in the application's hands) or *done* (acknowledged, with the answer if it was a question). Only what is done is a
-duplicate when it comes again: it is acknowledged once more, because the first acknowledgement may be lost. What is held
-is not taken twice. What was withheld is forgotten, so it comes again as if for the first time.
+Of each origin it knows the *floor*, below which every message is settled. A message above the floor may be *held* (it
+waits here or at the application) or *done* (acknowledged, with the answer if it was a question). A done message that
+comes again is a duplicate: it is acknowledged once more, because the first acknowledgement may be lost. A held message
+that comes again is ignored. A withheld message is forgotten, so it comes again as if for the first time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..wire.questions import Wrapped
 from .words import Id
 
 Answer = tuple[Wrapped | None, str]
-"""The answer to a question and what the answering program raised; ``(None, "")`` for plain messages."""
+"""The answer to a question, and the exception of the answering program; ``(None, "")`` for plain messages."""
 PLAIN: Answer = (None, "")
 
 
 class Remembered(msgspec.Struct, array_like=True, frozen=True):
-    """One origin, on its way with a mover."""
+    """The memory of one origin, on its way with a moving occupant."""
 
     origin: int
     floor: int
@@ -39,13 +39,13 @@ class _Origin:
 
 
 class InboxMemory:
-    """Of one occupant. A message is told by its identity and the port that it came to."""
+    """The memory of one occupant. A message is identified by its identity and the port on which it came."""
 
     def __init__(self) -> None:
         self._origins: OrderedDict[int, _Origin] = OrderedDict()
 
     def heard(self, origin: int, floor: int) -> None:
-        """Everything of this origin below ``floor`` is settled: nothing of it is remembered, and none is taken."""
+        """Every message of this origin below ``floor`` is settled: none of them is remembered, and none accepted."""
         found = self._origins.get(origin)
         if found is None:
             found = self._origins[origin] = _Origin()

@@ -1,9 +1,9 @@
-"""Keys of roles: a passphrase is proved, and neither the file nor the wire tells it.
+"""Keys of roles: a passphrase is proved, and neither the file nor the wire reveals it.
 
 As SCRAM (RFC 5802) does it. The file holds a *verifier*: rounds, salt and the hash of the client's key. The router
-hands out a *challenge*, a number that it never uses twice; the answer is the client's key, hidden with a signature that
-only one who has the verifier or the passphrase can compute. Whoever reads the file cannot answer a challenge; whoever
-hears an answer cannot answer the next one.
+sends a *challenge*, a number that it never uses twice; the answer is the client's key, hidden with a signature that can
+be computed only from the verifier or the passphrase. A reader of the file cannot answer a challenge; an eavesdropper of
+an answer cannot answer the next one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEY_BYTES = 32
 
 
 def verifier(passphrase: str, salt: bytes, rounds: int = ROUNDS) -> str:
-    """What a file holds: ``scram$ROUNDS$SALT$HASH``. ``salt`` is chance, ``SALT_BYTES`` of it."""
+    """The verifier for a file: ``scram$ROUNDS$SALT$HASH``. ``salt`` is ``SALT_BYTES`` random bytes."""
     if len(salt) != SALT_BYTES or not 0 < rounds <= ROUNDS_MAX:
         raise BadInput(f"a verifier needs {SALT_BYTES} bytes of salt and 1 to {ROUNDS_MAX:,} rounds")
     stored = hashlib.sha256(_client_key(passphrase, salt, rounds)).digest()
@@ -33,7 +33,7 @@ def is_verifier(text: str) -> bool:
 
 
 def prove(passphrase: str, rounds: int, salt: bytes, challenge: bytes) -> bytes:
-    """The answer to a challenge. It costs ``rounds`` hashes, some 50 ms: ask for it in a thread."""
+    """The answer to a challenge. It costs ``rounds`` hashes, some 50 ms: call it in a thread."""
     if not 0 < rounds <= ROUNDS_MAX:
         raise BadInput(f"{rounds} rounds are none that a passphrase is proved with: 1 to {ROUNDS_MAX:,}")
     key = _client_key(passphrase, salt, rounds)
@@ -41,7 +41,7 @@ def prove(passphrase: str, rounds: int, salt: bytes, challenge: bytes) -> bytes:
 
 
 def proves(text: str, challenge: bytes, proof: bytes) -> bool:
-    """Whether a proof answers the challenge for this verifier."""
+    """True if a proof answers the challenge for this verifier."""
     parts = _parts(text)
     if parts is None or len(proof) != KEY_BYTES:
         return False
@@ -51,7 +51,7 @@ def proves(text: str, challenge: bytes, proof: bytes) -> bool:
 
 
 def salt_of(text: str) -> tuple[int, bytes]:
-    """Rounds and salt of a verifier: what a client needs besides the passphrase."""
+    """Rounds and salt of a verifier, which a client needs besides the passphrase."""
     parts = _parts(text)
     if parts is None:
         raise BadInput("the verifier of a role is none: make one with `pluribus slots key`")

@@ -103,7 +103,8 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, file: str = "the plan") -> Source:
-    """The file as data, or ``BadPlan`` with the place of the first mistake in its grammar. ``check`` looks further."""
+    """The file as data, or ``BadPlan`` with the place of the first mistake in its grammar. ``check`` finds further
+    mistakes."""
     if len(text) > PLAN_CHARS_MAX:
         raise BadPlan.at(
             file, 1, 1, f"{len(text):,} characters exceed {PLAN_CHARS_MAX:,}", "split the bus into several"
@@ -374,7 +375,7 @@ def end_of(text: str) -> End:
 
 
 def printed(plan: Plan) -> str:
-    """A file that says what the plan says."""
+    """A file with the contents of the plan."""
     words = ["bus", plan.name, *(["static"] if plan.static else []), *([] if plan.announces else ["quiet"])]
     lines = [" ".join(words)]
     lines += [f"role {role.name}{_proofs(role)}" for role in plan.roles]

@@ -1,14 +1,15 @@
 """No router at all: the map is a replica, and every occupant has it.
 
-``MapMachine`` applies the same commands at every member, in one order, so that each occupant counts for itself whom a
-message needs (a send costs 1 + R messages), and knows what it may accept. ``MapRoutes`` answers from that copy as a
-routing table does. A copy that is behind the sender's is in doubt: it waits for the command that it has not applied.
+``MapMachine`` applies the same commands at every member, in one order. So each occupant counts by itself the occupants
+that must acknowledge a message (a send costs 1 + R messages), and knows which messages it may accept. ``MapRoutes``
+answers from that copy as a routing table does. A copy that is behind the sender's is in doubt: it waits for the command
+that it has not applied.
 
-A passphrase is proved for a challenge that names the bus, the member and its nonce: nobody hands out another.
+A passphrase is proved for a challenge that names the bus, the member and its nonce: no router is there to send another.
 
-*Lives.* The map of a replica is lost when all its members are gone, and may fall back when a forced primary goes on
-an older state. Where keepers have it (``shelf.py``), ``Resume`` goes on with theirs, in a later epoch: what was
-said before is told apart. Several members may notice at once: the second ``Resume`` names an epoch that is over.
+*Lives.* The map of a replica is lost when all its members are gone, and may fall back when a forced primary goes on an
+older state. Where keepers have it (``shelf.py``), ``Resume`` goes on with theirs, in a later epoch, which distinguishes
+words of the earlier life. Several members may notice at once: the second ``Resume`` names an epoch that is over.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class MapMachine:
         self.map: BusMap | None = None
         self.on_change: Callable[[list[Change]], None] = lambda changes: None
         self.on_replaced: Callable[[], None] = lambda: None
-        """The whole map is another one."""
+        """Called when the whole map was replaced."""
 
     def apply(self, index: int, command: bytes) -> bytes:
         given = _commands.decode(command)

@@ -1,22 +1,20 @@
 """The interconnection map while the bus runs: connections, occupants, tickets. A pure state machine.
 
-Theory
-------
-Two keepers of a map exist, and both apply the same commands to this machine: the router (``router.py``), one process,
-which writes each snapshot to disk before it answers; and a replica, where every occupant has the map and commands come
-in one order. So what is allowed, counted and deleted is decided here and nowhere else.
+Theory ------ Two keepers of a map exist, and both apply the same commands to this machine: the router (``router.py``),
+one process, which writes each snapshot to disk before it answers; and a replica, where every occupant has the map and
+commands come in one order. So all decisions on what is allowed, counted and deleted are made here.
 
-- *Tickets* are numbers that are never used twice, also where two lives of a map go on from one state and do not know
-  of each other: a ticket is drawn from what its occupant drew (the nonce) and from how many were issued before. It is
-  valid while its occupant is in ``seats``. Each change of who occupies a slot raises the slot's *generation*: whoever
+- *Tickets* are numbers that are never used twice, even if two lives of a map go on from one state without knowing each
+  other: a ticket is drawn from what its occupant drew (the nonce) and from how many were issued before. It is valid
+  while its occupant is in ``seats``. Each change of a slot's occupants raises the slot's *generation*: a program that
   knows an older generation knows that it must ask.
-- *Version* counts changes of connections, one a connection, so that whoever missed one notices the gap.
-- ``Enrol`` with the same member and nonce gives the same ticket again; ``Leave`` and ``Expel`` of somebody who is not
-  there do nothing; ``Connect`` of what is connected alike, and ``Disconnect`` of what is not, change nothing. So every
-  command may be given twice.
+- *Version* counts changes of connections, one a connection, so that a program that missed one notices the gap.
+- ``Enrol`` with the same member and nonce gives the same ticket again; ``Leave`` and ``Expel`` of an occupant that is
+  not there do nothing; ``Connect`` of ports that are so connected, and ``Disconnect`` of ports that are not, change
+  nothing. So every command may be given twice.
 - ``Leave(end=True)`` of the last occupant of a slot deletes every connection of that slot, unless the bus is static.
-- Who may: a slot's ``enrol`` and the plan's ``reconfigure`` name roles; none named means everybody. An occupant has the
-  roles whose passphrases it proved. Occupants of a shadow slot may reconfigure.
+- Rights: a slot's ``enrol`` and the plan's ``reconfigure`` name roles; if they name none, everybody may. An occupant
+  has the roles whose passphrases it proved. Occupants of a shadow slot may reconfigure.
 
 Source: the report, sections 1.1 (slots, occupancy), 2.3 (reconfiguration), 2.4.1 (tickets).
 """
@@ -39,7 +37,7 @@ _TICKET_MASK = (1 << 62) - 1
 
 
 class Begin(msgspec.Struct, array_like=True, frozen=True, tag=0):
-    """The first command of a replica: which bus it is. A second one changes nothing."""
+    """The first command of a replica: it names the bus. A second one changes nothing."""
 
     plan: Plan
     epoch: Number = 0
@@ -62,7 +60,7 @@ class Leave(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 class Expel(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """It was silent. Only this one goes; those who share its slot stay."""
+    """An occupant was silent. Only this occupant is expelled; others in its slot stay."""
 
     number: Number
 
@@ -79,10 +77,10 @@ class Disconnect(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 
 class Resume(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """A later life of a replica: from this state, if it is another map or has more than what is here."""
+    """A later life of a replica begins from this state, if it is another map or is ahead of the present one."""
 
     instead_of: Number
-    """The epoch of the life that ends: in any other it changes nothing. 0: there was none."""
+    """The epoch of the life that ends; in any other epoch the command changes nothing. 0: there was none."""
     epoch: Number
     state: bytes = b""
 
@@ -120,15 +118,16 @@ class _State(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BusMap:
-    """One copy of the map. ``apply`` changes it; ``take_changes`` says what occupants must be told."""
+    """One copy of the map. ``apply`` changes it; ``take_changes`` returns the changes of which occupants must be
+    told."""
 
     def __init__(self, plan: Plan, epoch: int = 0) -> None:
         self.plan = plan
         self.epoch = epoch
         self.born = 0
-        """Of a replica: its first epoch. Two maps of different birth have nothing to do with each other."""
+        """Of a replica: its first epoch. Two maps of different birth are unrelated."""
         self.number = 0
-        """How many changes of connections there were."""
+        """The number of changes of connections."""
         self.issued = 0
         self.connections: dict[tuple[End, End], Connection] = {}
         self.seats: dict[int, Seat] = {}
@@ -139,10 +138,10 @@ class BusMap:
         self._load(_State(plan, list(plan.connections), [], {}, 0, 0, epoch))
 
     def begin(self, epoch: int) -> None:
-        """A later life of the map, though an earlier one were lost: its versions are later."""
+        """Begin a later life of the map, even if an earlier one was lost: its versions are later."""
         self.epoch = epoch
 
-    # What it says
+    # Questions
 
     @property
     def version(self) -> Version:
@@ -150,12 +149,12 @@ class BusMap:
 
     @property
     def age(self) -> Version:
-        """Of two states of one map, the one of the greater age has more."""
+        """Of two states of one map, the one of the greater age is ahead."""
         return (self.epoch, self.number + sum(self.generations.values()))
 
     @property
     def shape(self) -> Plan:
-        """The plan with the connections of this moment."""
+        """The plan with the present connections."""
         return msgspec.structs.replace(self.plan, connections=tuple(self.connections.values()))
 
     def generation(self, slot: str) -> int:
@@ -168,7 +167,7 @@ class BusMap:
         return tuple(self._in.get(slot, ()))
 
     def waiting(self) -> tuple[str, ...]:
-        """Required slots that have fewer occupants than they need: they hold the bus in *waiting*."""
+        """Required slots with fewer occupants than they need: they keep the bus *waiting*."""
         return tuple(
             slot.name
             for slot in self.plan.slots
@@ -197,8 +196,8 @@ class BusMap:
         return not self.plan.see or bool(set(roles) & set(self.plan.see))
 
     def roles_of(self, challenge: bytes, proofs: Proofs, claims: Claims = None) -> tuple[str, ...]:
-        """The roles whose passphrases these proofs prove, and those that the access list gives. A list is asked about
-        clients: a member has every role that nothing but the list gives."""
+        """The roles whose passphrases these proofs prove, and those that the access list gives. Only clients are
+        checked against a list: a member has every role for which a list alone decides."""
         given = dict(proofs)
         return tuple(
             role.name
@@ -207,11 +206,11 @@ class BusMap:
             or (role.listed and (not role.verifier if claims is None else role.name in claims))
         )
 
-    # What changes it
+    # Commands
 
     def apply(self, command: Command) -> Outcome:
         match command:
-            case Begin() | Resume():  # of a replica's life: ``MapMachine`` does it
+            case Begin() | Resume():  # commands about a replica's life: ``MapMachine`` applies them
                 return Done()
             case Enrol():
                 return self._enrol(command)
@@ -256,7 +255,7 @@ class BusMap:
         return int.from_bytes(blake2b(drawn, digest_size=8).digest(), "big") & _TICKET_MASK | 1
 
     def way_to(self, roles: Iterable[str]) -> str:
-        """How one gets one of these roles."""
+        """How to get one of these roles."""
         wanted = [role for role in self.plan.roles if role.name in set(roles)]
         ways = ["give key=, its passphrase"] if any(role.verifier for role in wanted) else []
         if any(role.listed for role in wanted):
@@ -276,7 +275,7 @@ class BusMap:
         return Done()
 
     def dependent(self, slot: str) -> list[tuple[End, End]]:
-        """Connections that a slot takes part in."""
+        """The connections in which a slot takes part."""
         return [ends for ends in self.connections if slot in (ends[0].slot, ends[1].slot)]
 
     def _reconfigurer(self, number: int) -> Denied | None:
@@ -322,7 +321,7 @@ class BusMap:
         self.generations[slot] = self.generations.get(slot, 0) + 1
         self._changes.append(SlotChanged(self.epoch, slot, self.generations[slot], self.live(slot), self.waiting()))
 
-    # What is kept
+    # Snapshots
 
     def snapshot(self) -> bytes:
         state = _State(
@@ -339,7 +338,7 @@ class BusMap:
 
     @classmethod
     def restored(cls, state: bytes) -> BusMap:
-        """``msgspec.MsgspecError`` if these bytes are none of ours."""
+        """Restore a map; ``msgspec.MsgspecError`` if these bytes are not one."""
         found = msgspec.msgpack.decode(state, type=_State)
         made = cls(found.plan, found.epoch)
         made._load(found)

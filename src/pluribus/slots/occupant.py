@@ -1,14 +1,13 @@
 """A program in a slot: it enrols, sends from its queue, accepts what is routed to it, acknowledges, moves, drops out.
 
-Theory
-------
-*Promises.* A message that every counted occupant acknowledged is *done*; each of them was given it once, or again if it
-withheld it. A message that was not is reported as expired, with the connections on which it is missing. Nothing is sent
-with a ticket that the router called stale. Nothing is accepted that the routing table does not lead here; the table's
-version is then at least the sender's. Nothing is accepted from a ticket that the table knows to be stale.
+Theory ------ *Promises.* A message that every counted occupant acknowledged is *done*; each of them was given it once,
+or again if it withheld it. A message without these acknowledgements is reported as expired, with the connections on
+which they are missing. Nothing is sent with a ticket that the router called stale. A message is accepted only if the
+routing table leads it here, and the table's version is then at least the sender's. No message is accepted with a ticket
+that the table knows to be stale.
 
-*Assumes.* A best-effort group: words are lost, doubled, late. Whoever waits for an answer asks again, so every request
-may be answered twice. Time and chance are handed in.
+*Assumes.* A best-effort group: words may be lost, doubled or late. Requests are repeated until they are answered, so
+every request may be answered twice. Time and chance are handed in.
 
 *States.* ::
 
@@ -16,16 +15,16 @@ may be answered twice. Time and chance are handed in.
         |  Challenge, then prove()     | NegAck(stale), or silence that the router punished
         |--NegAck--> REFUSED           |--> EXPELLED
 
-``TRANSITIONS`` has each word that a state understands; others are counted and not heard.
+``TRANSITIONS`` has each word that a state understands; others are counted and ignored.
 
-*Liveness.* Enrolment, drop-out and changes of routes are asked for again every ``ASK_S`` until they are answered.
+*Liveness.* Requests for enrolment, drop-out and changes of routes are repeated every ``ASK_S`` until they are answered.
 Messages are sent again by ``SlotOutbox``. A message whose route is in doubt is kept while the router is asked, and
-looked at again when the answer is there. If the answer is lost the message comes again, and so does the question.
+checked again when the answer is there. If the answer is lost, the message comes again, and the question is asked again.
 
-*How a map is known.* ``routes`` is a ``RouteTable``, which answers and information fill (destination routing), or a
+*Knowledge of the map.* ``routes`` is a ``RouteTable``, which answers and information fill (destination routing), or a
 ``MapRoutes`` with a copy of the whole map. ``legs_of`` is None where a router counts.
 
-Source: the report, sections 2.1 to 2.4. Where it is silent, ``docs/design/slots.md`` says what was decided.
+Source: the report, sections 2.1 to 2.4. Where the report is silent, ``docs/design/slots.md`` has the decisions.
 """
 
 from __future__ import annotations
@@ -81,11 +80,11 @@ from .words import (
 ENROLLING, ENROLLED, LEAVING, OUT_OF_IT = "enrolling", "enrolled", "leaving", "out"
 REFUSED, EXPELLED = "refused", "expelled"
 ASK_S = 0.2
-"""After which a request is made again."""
+"""Seconds after which a request is repeated."""
 ASK_S_MAX = 1.0
 CENTRAL = "central"
 OWN = -1
-"""The sender of a message that this occupant has sent to its own slot."""
+"""Stands for the sender of a message that this occupant has sent to its own slot."""
 
 
 class ArrivedMessage(msgspec.Struct, frozen=True):
@@ -98,14 +97,14 @@ class ArrivedMessage(msgspec.Struct, frozen=True):
     body: Wrapped
     asks: bool
     version: Version
-    """Of the routing table by which it was accepted."""
+    """The version of the routing table by which it was accepted."""
     ticket: int
-    """Of its sender."""
+    """The ticket of its sender."""
     expires_at: float
 
 
 class Routes(Protocol):
-    """What an occupant knows of the map."""
+    """An occupant's knowledge of the map."""
 
     version: Version
 
@@ -113,7 +112,7 @@ class Routes(Protocol):
 
 
 class _Request:
-    """Something that is asked until it is answered."""
+    """A request that is repeated until it is answered."""
 
     __slots__ = ("interval_s", "next_at", "word")
 
@@ -124,8 +123,8 @@ class _Request:
 
 
 class Occupant:
-    """Words in through ``take``, time in through ``tick``; words out through ``out``. ``on_event`` hears of what the
-    application may wait for."""
+    """Words come in through ``take``, time through ``tick``; words go out through ``out``. ``on_event`` is called with
+    everything for which the application may wait."""
 
     def __init__(
         self,
@@ -155,9 +154,9 @@ class Occupant:
         self.waiting: tuple[str, ...] = ()
         self.by = ""
         self.trusts = trusts
-        """Accept by the sender's destinations, without asking (source routing)."""
+        """Accept messages by the sender's destinations, without asking (source routing)."""
         self.router: tuple[int, int] = (0, 0)
-        """Epoch and member of the latest router that was heard."""
+        """Epoch and member of the latest router from which a word came."""
         self.out: list[tuple[int, Word]] = []
         self.on_event = on_event
         self.legs_of = legs_of
@@ -167,7 +166,7 @@ class Occupant:
         self.memory = InboxMemory()
         self.inbox: dict[str, deque[ArrivedMessage]] = {}
         self.unheard: Counter[str] = Counter()
-        """Words that the state did not understand, and messages that were put off."""
+        """Counters: words that the state did not understand, and messages that were put off."""
         self._held: Counter[tuple[End, str]] = Counter()
         self._requests: dict[int, _Request] = {}
         self._doubts: OrderedDict[Id, tuple[int, SendData]] = OrderedDict()
@@ -180,10 +179,10 @@ class Occupant:
         if legs_of is None:
             self._ask(nonce, Enroll(nonce, slot, name, keyed=keyed, claims=claims), now)
 
-    # What the application does
+    # Calls of the application
 
     def port(self, name: str, *kinds: str) -> Port:
-        """The port, if the slot has one of these kinds by that name."""
+        """The port of that name, if the slot has one and it is of one of these kinds."""
         slot = self.plan.slot(self.slot) if self.plan is not None else None
         ports = slot.ports if slot is not None else ()
         found = next((port for port in ports if port.name == name), None)
@@ -195,7 +194,7 @@ class Occupant:
     def send(
         self, port: str, body: Wrapped, now: float, *, asks: bool = False, destinations: tuple[End, ...] = ()
     ) -> Queued:
-        """Queue a message and send it; ``Overflow`` at a bound, ``Refused`` for one who is not enrolled."""
+        """Queue a message and send it. ``Overflow`` at a bound; ``Refused`` if this program is not enrolled."""
         if self.state != ENROLLED:
             raise self.refusal()
         self.port(port, ASKS if asks else OUT)
@@ -211,11 +210,11 @@ class Occupant:
         return queued
 
     def refusal(self) -> PluribusError:
-        """Why it cannot do what it was asked for."""
+        """The error for a request that is impossible in this state."""
         return Refused(self.reason or f"this program is {self.state} and does not occupy {self.slot!r}: enroll again")
 
     def acknowledge(self, arrived: ArrivedMessage, answer: Answer = PLAIN) -> None:
-        """The application has dealt with it; on a port that answers, with this answer."""
+        """The application has dealt with a message; on a port that answers, with this answer."""
         if not self.memory.is_held(arrived.id, arrived.target.port):
             return
         self._let_go(arrived)
@@ -224,7 +223,7 @@ class Occupant:
             self._accepted(arrived.sender, AckData(arrived.id, self.ticket, arrived.target, *answer))
 
     def withhold(self, arrived: ArrivedMessage) -> None:
-        """No acknowledgement: it stays queued at its sender and comes again."""
+        """Do not acknowledge a message: it stays queued at its sender and comes again."""
         if self.memory.is_held(arrived.id, arrived.target.port):
             self._let_go(arrived)
             self.memory.withhold(arrived.id, arrived.target.port)
@@ -239,7 +238,7 @@ class Occupant:
             self._ask(self.nonce, word, now)
 
     def route(self, nonce: int, change: Connection | tuple[End, End], now: float) -> None:
-        """Ask for a route to be added, or deleted; ``on_event("routed", ...)`` says what became of it."""
+        """Ask for a route to be added or deleted; ``on_event("routed", ...)`` has the outcome."""
         if self.state != ENROLLED:
             raise self.refusal()
         if isinstance(change, Connection):
@@ -248,16 +247,16 @@ class Occupant:
             self._ask(nonce, DelRoute(nonce, self.ticket, self.slot, *change), now)
 
     def forget_request(self, nonce: int) -> None:
-        """Whoever waited for the answer has given up."""
+        """The caller that waited for the answer has given up."""
         self._requests.pop(nonce, None)
 
     def drop_out(self, now: float, *, end: bool) -> None:
         if self.state == ENROLLED:
             self.state = LEAVING
-            for waiting in self.inbox.values():  # nobody will take these; their senders have them
+            for waiting in self.inbox.values():  # these will not be taken; their senders have them
                 while waiting:
                     self.withhold(waiting.popleft())
-            if self.legs_of is None:  # else whoever holds the map is told in another way, and calls ``left``
+            if self.legs_of is None:  # else the holder of the map is told in another way, and ``left`` is called
                 self._ask(self.nonce, Dropout(self.ticket, self.slot, end), now)
 
     def left(self) -> None:
@@ -266,13 +265,13 @@ class Occupant:
         self.on_event("state", self.state)
 
     def carry(self, now: float) -> Carry:
-        """What a mover takes along."""
+        """The state that a moving occupant takes along."""
         return Carry(self.origin, self.outbox.next_number, self.outbox.carried(now), self.memory.carried())
 
-    # What the world does
+    # Called by the world
 
     def tick(self, now: float) -> None:
-        """Called when ``due_at`` has come."""
+        """Must be called when ``due_at`` has come."""
         for request in list(self._requests.values()):
             if request.next_at <= now:
                 request.next_at = now + request.interval_s
@@ -296,7 +295,7 @@ class Occupant:
         return self._due_at
 
     def take(self, sender: int, word: Word, now: float) -> None:
-        """A word of the group. Whatever it says, it raises nothing."""
+        """A word of the group. It raises nothing, whatever the word is."""
         action = TRANSITIONS.get((self.state, type(word)))
         if action is None:
             self.unheard[type(word).__name__] += 1
@@ -316,7 +315,7 @@ class Occupant:
         self.on_event("state", self.state)
 
     def expelled(self, reason: str) -> None:
-        """The ticket is stale. What is queued stays, for ``carry``."""
+        """The ticket is stale. Queued messages stay, for ``carry``."""
         self.state, self.reason = EXPELLED, reason
         self._requests.clear()
         for waiting in self.inbox.values():
@@ -325,12 +324,12 @@ class Occupant:
         self.on_event("state", self.state)
 
     def replaced(self) -> None:
-        """The own copy of the map is another one, perhaps an older one: what was known of versions is void."""
-        self._doubts.clear()  # they come again
+        """The member's own copy of the map was replaced, perhaps by an older one: known versions are void."""
+        self._doubts.clear()  # the messages come again
         self.outbox.count_anew()
 
     def recount(self, now: float) -> None:
-        """The own copy of the map has changed: who is counted may be others now, and doubts may be solved."""
+        """The member's own copy of the map has changed: other occupants may be counted now, and doubts solved."""
         if self.legs_of is not None and self.state == ENROLLED:
             for queued in list(self.outbox.queue.values()):
                 legs = self.legs_of(self._end(queued.port), queued.destinations)
@@ -424,19 +423,19 @@ class Occupant:
             self._reconsider(now)
 
     def _is_router(self, epoch: int, sender: int) -> bool:
-        """Words of a router that another has replaced are not heard."""
+        """True if the word is from the present router: words of a replaced router are ignored."""
         if (epoch, sender) < self.router:
             self.unheard["fenced"] += 1
             return False
         if (epoch, sender) != self.router:
             self.router = (epoch, sender)
-            self.generation = 0  # a router that lost its map counts anew
+            self.generation = 0  # a router that lost its map counts from the beginning
             for queued in self.outbox.queue.values():
                 queued.hurried()
             self._due(-math.inf)
         return True
 
-    # Messages of others
+    # Messages of other occupants
 
     def _data(self, sender: int, data: SendData, now: float) -> None:
         self.memory.heard(data.id[0], data.floor)
@@ -455,13 +454,13 @@ class Occupant:
                 self._accept(sender, data, leg, now)
 
     def _mine(self, data: SendData) -> bool:
-        """Whether somebody in this slot may be meant, as far as the message itself says."""
+        """True if a message may be for this slot, as far as the message itself says."""
         if data.wanted is None:
             return not data.destinations or any(end.slot == self.slot for end in data.destinations)
         return any(end.slot == self.slot and (not live or self.ticket in live) for end, live in data.wanted)
 
     def _targets(self, data: SendData) -> tuple[Leg, ...] | Stale | None:
-        if self.by == CENTRAL:  # whoever delivers has routed it
+        if self.by == CENTRAL:  # the delivering process has routed it
             return tuple(Leg(end, SLOT_QUEUE_MESSAGES, 1e9) for end in data.destinations if self._wanted(data, end))
         found = self.routes.targets(data, self.slot)
         if found is None and self.trusts and data.destinations:
@@ -490,7 +489,7 @@ class Occupant:
         if data.age_s > leg.ttl_s:
             return
         if self._held[data.source, port] >= leg.capacity:
-            self.unheard["full"] += 1  # it comes again
+            self.unheard["full"] += 1  # the message comes again
             return
         self.memory.hold(id, port)
         self._held[data.source, port] += 1
@@ -502,7 +501,7 @@ class Occupant:
         self.on_event("arrived", port)
 
     def take_next(self, port: str, now: float) -> ArrivedMessage | None:
-        """The next message of a port. One whose time is over is let go: its sender reports it."""
+        """The next message of a port. An expired message is dropped: its sender reports it."""
         waiting = self.inbox.get(port)
         while waiting:
             arrived = waiting.popleft()
@@ -513,7 +512,7 @@ class Occupant:
 
     def _doubt(self, sender: int, data: SendData, now: float) -> None:
         if len(self._doubts) >= SLOT_DOUBTS_MAX and data.id not in self._doubts:
-            self.unheard["doubtful"] += 1  # it comes again
+            self.unheard["doubtful"] += 1  # the message comes again
         else:
             self._doubts[data.id] = (sender, data)
         if self.legs_of is None and now - self._asked.get(data.source, -ASK_S) >= ASK_S:
@@ -521,7 +520,7 @@ class Occupant:
             self._say(ALL, ReqRoute(self.ticket, self.slot, data.source))
 
     def _reconsider(self, now: float) -> None:
-        """The table has changed: messages whose route was in doubt are looked at again, without asking for each."""
+        """The table has changed: messages whose route was in doubt are checked again, without a question for each."""
         doubts, self._doubts = self._doubts, OrderedDict()
         for sender, data in doubts.values():
             if self.routes.targets(data, self.slot) is None and not (self.trusts and data.destinations):
@@ -568,7 +567,7 @@ class Occupant:
             self.outbox.count(number, legs, version, count)
 
     def _take_own(self, number: int, now: float) -> None:
-        """A message for the own slot as well: nobody hears its own multicast."""
+        """Take a message for the own slot: the group does not deliver a member's own multicast."""
         queued = self.outbox.queue.get(number)
         if queued is None:
             return
@@ -633,4 +632,4 @@ TRANSITIONS: dict[tuple[str, type], Action] = {
     (LEAVING, NegAck): Occupant._negative,
     (LEAVING, Dropped): Occupant._dropped,
 }
-"""What a state does with a word."""
+"""By state: the handler of each word."""

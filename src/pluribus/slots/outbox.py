@@ -1,18 +1,16 @@
-"""A sender's queue: messages that not everybody who is counted has acknowledged.
+"""A sender's queue: messages that some counted occupant has not acknowledged.
 
-Theory
-------
-A message is *counted* when the router (or the own copy of the map) has said on which connections, *legs*, it goes and
-who occupies the slots there. A leg is open until each occupant that was counted first and is still there has
-acknowledged; a leg to an empty slot is open until one occupant has. Later answers narrow a leg that has an
-acknowledgement (who left is not waited for), replace the occupants of one that has none (who enrols late gets what
-waits), and close one whose connection was deleted. They never add a leg: a route that is added later is for later
-messages.
+Theory ------ A message is *counted* when the router (or the member's own copy of the map) has named its connections,
+*legs*, and the occupants of the slots there. A leg is open until each occupant that was counted first and is still
+there has acknowledged; a leg to an empty slot is open until one occupant has. Later answers narrow a leg that has an
+acknowledgement (an occupant that left is not waited for), replace the occupants of a leg that has none (an occupant
+that enrols late gets waiting messages), and close a leg whose connection was deleted. They never add a leg: a new route
+is for later messages.
 
-Acknowledgements may come before the count; no message completes without it. It is sent again after ``RETRY_S``, or
-three times what acknowledgements took lately; then ever more rarely, up to ``RETRY_S_MAX``; and at once when a slot
-that it waits for has changed. Then it names who is still wanted, so that nobody else takes it. A leg *expires* by its
-own time to live, and the message is reported.
+Acknowledgements may come before the count; no message completes without it. A message is sent again after ``RETRY_S``,
+or three times the recent time of acknowledgements; then ever more rarely, up to ``RETRY_S_MAX``; and at once when a
+slot that it waits for has changed. The repetition names the occupants that have not acknowledged, so that no others
+take it. A leg *expires* by its own time to live, and the message is reported.
 
 Bounds: messages and bytes of the whole queue, and each connection's capacity; at either ``add`` raises ``Overflow``.
 Liveness: a counted message leaves the queue by its last leg's acknowledgement, deletion or expiry.
@@ -37,9 +35,9 @@ from .words import Leg, Version
 RETRY_S = 0.1
 RETRY_S_MAX = 2.0
 FIRST_RETRY_S_MAX = 1.0
-"""The first repetition comes after three times what acknowledgements took lately, between these bounds."""
+"""The first repetition comes after three times the recent time of acknowledgements, between these bounds."""
 RETRIES_AT_ONCE = 256
-"""Messages that are sent again in one go; the others a moment later."""
+"""Messages that are repeated in one go; the others follow a moment later."""
 
 
 class OpenLeg:
@@ -51,7 +49,7 @@ class OpenLeg:
         self.need = need
         self.known = known
         """Epoch and generation of the slot, as the last answer had them; answers may overtake each other."""
-        """Tickets; empty: any one of that slot."""
+        """Tickets; empty: any occupant of that slot."""
         self.acked: set[int] = set()
         self.expires_at = expires_at
 
@@ -108,14 +106,14 @@ class Queued:
         self.next_at = at
         self.sent = False
         self.version: Version = (0, 0)
-        """Of the map by which it was counted last."""
+        """The version of the map by which it was counted last."""
 
     @property
     def done(self) -> bool:
         return self.counted is not None and not self.legs
 
     def hurried(self) -> None:
-        """Send it again at the next tick: something that it waits for has changed."""
+        """Repeat it at the next tick: a slot that it waits for has changed."""
         self.next_at, self.interval_s = -math.inf, RETRY_S
 
     @property
@@ -123,14 +121,14 @@ class Queued:
         return sum(map(len, self.acks.values()))
 
     def wanted(self) -> tuple[tuple[End, tuple[int, ...]], ...] | None:
-        """Who is to take it when it is sent again; None: everybody whose it is."""
+        """The occupants that are to take a repetition; None: every one to which it is routed."""
         if self.counted is None:
             return None
         return tuple((end, tuple(sorted(leg.need - leg.acked))) for end, leg in self.legs.items())
 
 
 class Carried(msgspec.Struct, array_like=True, frozen=True):
-    """One queued message on its way with a mover."""
+    """One queued message on its way with a moving occupant."""
 
     number: int
     port: str
@@ -154,7 +152,7 @@ class SlotOutbox:
         self.next_number = first
         self.bytes = 0
         self.took_s = 0.0
-        """How long it took lately until everybody had acknowledged, smoothed."""
+        """The recent time until all acknowledgements had come, smoothed."""
         self.queue: dict[int, Queued] = {}
         self._uncounted: Counter[str] = Counter()
         self._open: Counter[tuple[str, End]] = Counter()
@@ -162,7 +160,7 @@ class SlotOutbox:
 
     @property
     def floor(self) -> int:
-        """Below it everything is settled."""
+        """Every message below this number is settled."""
         return next(iter(self.queue), self.next_number)
 
     def add(self, port: str, body: Wrapped, now: float) -> Queued:
@@ -186,7 +184,8 @@ class SlotOutbox:
         return queued
 
     def count(self, number: int, legs: tuple[Leg, ...], version: Version, count: int | None = None) -> None:
-        """The answer by a version of the map, the first or a later one. ``count`` is told where others deliver."""
+        """The answer by a version of the map, the first or a later one. ``count`` is given where another process
+        delivers."""
         queued = self.queue.get(number)
         if queued is None or version < queued.version:
             return
@@ -212,14 +211,14 @@ class SlotOutbox:
         self._settle(queued)
 
     def count_anew(self) -> None:
-        """The next answer counts whatever its version: the map may have fallen back to an older state."""
+        """The next answer counts, whatever its version: the map may have fallen back to an older state."""
         for queued in self.queue.values():
             queued.version = (0, 0)
             for leg in queued.legs.values():
                 leg.known = (0, 0)
 
     def acknowledge(self, number: int, target: End, ticket: int, now: float) -> bool:
-        """Whether this acknowledgement is a new one."""
+        """True if this acknowledgement is new."""
         queued = self.queue.get(number)
         if queued is None or ticket in queued.acks.get(target, ()):
             return False
@@ -227,13 +226,13 @@ class SlotOutbox:
         leg = queued.legs.get(target)
         if leg is not None:
             leg.acked.add(ticket)
-        if leg is None or leg.need:  # else the slot was empty, and nobody could have been quicker
+        if leg is None or leg.need:  # else the slot was empty, so no other occupant could have been quicker
             self.took_s += (min(now - queued.at, FIRST_RETRY_S_MAX) - self.took_s) / 8
         self._settle(queued)
         return True
 
     def give_up(self, number: int) -> None:
-        """Somebody refused it: it is not sent any more."""
+        """The message was refused: do not send it any more."""
         queued = self.queue.get(number)
         if queued is not None:
             for end in list(queued.legs):
@@ -250,7 +249,7 @@ class SlotOutbox:
                 self._settle(queued)
 
     def due(self, now: float) -> Iterator[Queued]:
-        """Messages to send now; each is sent later and later."""
+        """Messages to send now; the intervals of each become longer and longer."""
         found = 0
         for queued in list(self.queue.values()):
             if queued.next_at <= now:
@@ -262,7 +261,7 @@ class SlotOutbox:
                     return
 
     def hurry(self, slot: str) -> None:
-        """Somebody has come to this slot: what waits for it is sent again."""
+        """A new occupant is in this slot: messages that wait for the slot are repeated."""
         for queued in self.queue.values():
             if any(end.slot == slot for end in queued.legs):
                 queued.hurried()
@@ -295,14 +294,14 @@ class SlotOutbox:
     # Moving
 
     def carried(self, now: float) -> list[Carried]:
-        """What a mover takes along."""
+        """The messages that a moving occupant takes along."""
         return [
             Carried(q.number, q.port, q.body, now - q.at, q.asks, [(end, sorted(acks)) for end, acks in q.acks.items()])
             for q in self.queue.values()
         ]
 
     def bring(self, carried: Collection[Carried], now: float) -> None:
-        """What a mover took along, queued here, to be counted anew."""
+        """Queue the messages that a moving occupant brings, to be counted anew."""
         for one in carried:
             queued = Queued(one.number, one.port, one.body, now - one.age_s)
             queued.next_at, queued.asks = now, one.asks

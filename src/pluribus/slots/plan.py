@@ -1,4 +1,5 @@
-"""What an interconnection file says, as data: slots, ports, connections, roles. ``language.py`` makes it from text."""
+"""The contents of an interconnection file, as data: slots, ports, connections, roles. ``language.py`` makes it from
+text."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ROUTER = "router"
 MANY = SLOT_OCCUPANTS_MAX
 CAPACITY = 1_000
 TTL_S = 60.0
-"""Of a connection that says nothing else: messages that may wait, and for how long."""
+"""The defaults of a connection: how many messages may wait, and for how long."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Text = Annotated[str, msgspec.Meta(max_length=1_024)]
@@ -46,9 +47,9 @@ class Port(msgspec.Struct, array_like=True, frozen=True):
     name: Name
     kind: str
     type: Text = ""
-    """Of the messages: ``bytes``, ``text``, ``data`` or the name of a registered type; empty: any."""
+    """The type of the messages: ``bytes``, ``text``, ``data`` or the name of a registered type; empty: any."""
     answer: Text = ""
-    """The same of the answers, for a port that asks or answers."""
+    """The type of the answers, for a port that asks or answers."""
 
     @property
     def sends(self) -> bool:
@@ -61,7 +62,7 @@ class Slot(msgspec.Struct, array_like=True, frozen=True):
     least: Count = 0
     greatest: Count = 1
     program: Text = ""
-    """The command of the slot's tool; that of an invoked slot is started for a message."""
+    """The command of the slot's tool; an invoked slot's command is started for a message."""
     about: Text = ""
     ports: Annotated[tuple[Port, ...], msgspec.Meta(max_length=SLOT_PORTS_MAX)] = ()
     enrol: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()
@@ -84,9 +85,9 @@ class Connection(msgspec.Struct, array_like=True, frozen=True):
 class Role(msgspec.Struct, array_like=True, frozen=True):
     name: Name
     verifier: Text = ""
-    """What proves a passphrase and does not tell it; ``keys.py`` makes it. Empty: no passphrase is right."""
+    """Proves a passphrase without revealing it; ``keys.py`` makes it. Empty: no passphrase is right."""
     listed: bool = False
-    """Whether the access list of the bus gives it as well: to whom it allows ``slot-role:BUS/ROLE hold``."""
+    """True if the access list of the bus gives it as well: to users whom it allows ``slot-role:BUS/ROLE hold``."""
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):
@@ -94,7 +95,7 @@ class Plan(msgspec.Struct, array_like=True, frozen=True):
 
     name: Name
     static: bool = False
-    """Its connections never change; else they are the first shape."""
+    """True: its connections never change. Else they are the first shape."""
     announces: bool = True
     """Occupants are told of changes of routes."""
     slots: Annotated[tuple[Slot, ...], msgspec.Meta(max_length=SLOTS_MAX)] = ()

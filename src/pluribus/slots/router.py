@@ -1,25 +1,23 @@
-"""The router: one process that knows the map, found by multicast, which may stop here and start there.
+"""The router: one process that knows the map, is found by multicast, and may stop on one member and start on another.
 
-Theory
-------
-*Promises.* Whatever it answers to an enrolment, a drop-out or a change of routes is on disk first. So a router which
-starts with that disk, or is handed the map, goes on where this one was: tickets stay valid, routes are the same. A send
-is counted by the map of the moment. A ticket whose occupant was silent for ``MISSES_MAX`` pings is not valid any more.
-A drop-out is put off for at most ``PUT_OFF_S`` and then honoured; DROPPED comes after every occupant has acknowledged
+Theory ------ *Promises.* Before it answers an enrolment, a drop-out or a change of routes, the change is on disk. So a
+router which starts with that disk, or is given the map, goes on where this one was: tickets stay valid, routes are the
+same. A send is counted by the present map. A ticket whose occupant was silent for ``MISSES_MAX`` pings is not valid any
+more. A drop-out is put off for at most ``PUT_OFF_S`` and then done; DROPPED comes after every occupant has acknowledged
 that the dependent routes are gone, or has itself been dropped.
 
 *Assumes.* A best-effort group. Two routers of one bus may run for a while (a partition, an operator's mistake): the one
-of the later *epoch* wins, of one epoch the one with the greater member number. Occupants do not hear the other, and it
-stops as soon as it hears the winner. An epoch is later than any that the disk has seen, and not before the clock; if
-occupants know a later router all the same, and nobody hears it, this one takes a later epoch still.
+of the later *epoch* wins, of one epoch the one with the greater member number. Occupants ignore the other, and it stops
+when it receives a word of the winner. An epoch is later than any that the disk has seen, and not before the clock; if
+occupants know a later router all the same, and that router is silent, this one takes a later epoch still.
 
 *States.* ::
 
     STARTING --map written--> SERVING --a later router is heard--> FENCED
                                  |--stop--> STOPPED
 
-*Liveness.* Who asks, asks again. Information is sent again every ``INFORM_S`` until each occupant has acknowledged it,
-or is expelled.
+*Liveness.* Requests are repeated by those that made them. Information is repeated every ``INFORM_S`` until each
+occupant has acknowledged it, or is expelled.
 
 Source: the report, sections 2.1, 2.3 and 2.4.
 """
@@ -73,19 +71,19 @@ PUT_OFF_S = 2.0
 ADVERTISE_S = 1.0
 CHALLENGES_MAX = 1_024
 SAVE_S = 0.5
-"""After which a map that could not be written is written again."""
+"""Seconds after which a map that could not be written is written again."""
 
 Save = Callable[[bytes, Callable[[Exception | None], None]], None]
-"""Writes a snapshot and says when it is on disk."""
+"""Writes a snapshot and calls back when it is on disk."""
 
 
 def at_once(snapshot: bytes, done: Callable[[Exception | None], None]) -> None:
-    """For a router without a disk."""
+    """Calls back at once; for a router without a disk."""
     done(None)
 
 
 def challenge_word(plan: Plan, nonce: int, challenge: bytes) -> Challenge:
-    """Who are you? With what is needed to prove a passphrase, and roles that the access list may give."""
+    """A challenge, with the salts needed to prove a passphrase, and roles that the access list may give."""
     salts = tuple((role.name, *salt_of(role.verifier)) for role in plan.roles if role.verifier)
     return Challenge(nonce, challenge, salts, tuple(role.name for role in plan.roles if role.listed))
 
@@ -96,7 +94,7 @@ def unseen(map: BusMap, nonce: int) -> NegAck:
 
 
 def count_of(map: BusMap, word: SendData) -> CountTtl:
-    """Who has to acknowledge a message, by the map of the moment."""
+    """The occupants that must acknowledge a message, by the present map."""
     legs = map.legs(word.source, word.destinations)
     count = sum(leg.count for leg in legs)
     ttl_s = max((leg.ttl_s for leg in legs), default=0.0)
@@ -104,7 +102,7 @@ def count_of(map: BusMap, word: SendData) -> CountTtl:
 
 
 def route_of(map: BusMap, word: ReqRoute) -> AnsRoute:
-    """Where messages of a port go, by the map of the moment."""
+    """The targets of a port's messages, by the present map."""
     source = word.source
     legs = map.legs(source)
     accept = any(leg.target.slot == word.slot for leg in legs)
@@ -113,7 +111,7 @@ def route_of(map: BusMap, word: ReqRoute) -> AnsRoute:
 
 
 class _Information:
-    """Told to everybody until everybody has acknowledged it."""
+    """Information that is sent to all occupants until each has acknowledged it."""
 
     __slots__ = ("missing", "next_at", "word")
 
@@ -124,7 +122,7 @@ class _Information:
 
 
 class Router:
-    """Words in through ``take``, time through ``tick``, words out through ``out`` and ``adverts``."""
+    """Words come in through ``take``, time through ``tick``; words go out through ``out`` and ``adverts``."""
 
     def __init__(
         self,
@@ -145,10 +143,10 @@ class Router:
         self.by = "router"
         self.state = STARTING
         self.answers_all = answers_all
-        """Route questions are answered to everybody, who may then cache them."""
+        """True: answers about routes are sent to all members, which may then cache them."""
         self.out: list[tuple[int, Word]] = []
         self.adverts: list[tuple[int, Word]] = []
-        """What goes to the group of all buses, in which managers listen."""
+        """Words for the group of all buses, which managers receive."""
         self.on_event = on_event
         self._random = random
         self._save = save
@@ -161,14 +159,14 @@ class Router:
         self._advertise_at = now
         self._information: list[_Information] = []
         self._later = 0
-        """The epoch of a later router that occupants know, and for how many pings they have."""
+        """The epoch of a later router that occupants know, and for how many pings they have known it."""
         self._pings_below = 0
         self._handed = 0
-        """The nonce of whoever was handed the map over."""
+        """The nonce of the member that was handed the map."""
         self._put_off: dict[int, float] = {}
         self._leaving: dict[int, tuple[int, set[Version] | None]] = {}
-        """Tickets that were given up: the member to tell, as soon as these deletions are acknowledged by all. None
-        while the map is not on disk."""
+        """Tickets that were given up: the member to tell when all have acknowledged these deletions. None while the map
+        is not on disk."""
         self._challenges: dict[int, tuple[int, bytes]] = {}
         map.begin(max(map.epoch + 1, epoch))
         self._commit(self._serve, now)
@@ -181,7 +179,7 @@ class Router:
     def plan(self) -> Plan:
         return self.map.plan
 
-    # The world
+    # Called by the world
 
     @property
     def due_at(self) -> float:
@@ -211,7 +209,7 @@ class Router:
             action(self, sender, word, now)
 
     def stop(self, *, cancel: bool) -> bytes:
-        """Answer nobody any more; what the next router needs. ``cancel``: there will be none."""
+        """Stop; returns the state that the next router needs. ``cancel``: there will be none."""
         self.state = STOPPED
         if cancel:
             self.adverts.append((ALL, Cancel(self.plan.name, self.map.epoch)))
@@ -226,7 +224,7 @@ class Router:
         self.adverts.append((to, advert))
 
     def _ping(self, now: float) -> None:
-        """Those who said nothing since the last one have missed one more."""
+        """Ping. Occupants that were silent since the last ping have missed one more."""
         self._ping_at = now + PING_S
         self._overtake(now)
         silent = []
@@ -241,8 +239,8 @@ class Router:
         self._say(ALL, KeepAlive(self.map.epoch))
 
     def _overtake(self, now: float) -> None:
-        """Occupants know a later router that is not heard: it is gone, and so is its map. After a few pings this one
-        takes a still later epoch, or nobody would ever hear it."""
+        """Occupants know a later router that is silent: it is gone, and so is its map. After a few pings this router
+        takes a still later epoch, or occupants would ignore it for ever."""
         if self._later <= self.map.epoch:
             self._pings_below = 0
             return
@@ -256,11 +254,11 @@ class Router:
 
     @property
     def _dirty(self) -> bool:
-        """Whether the map of this moment is not on disk."""
+        """True if the present map is not on disk."""
         return self._saving or self._save_at is not None
 
     def _commit(self, then: Callable[[], None], now: float) -> None:
-        """``then``, as soon as the map that is now is on disk."""
+        """Call ``then`` when the present map is on disk."""
         self._unsaved.append(then)
         if not self._saving and self._save_at is None:
             self._write(now)
@@ -394,7 +392,7 @@ class Router:
             self._stale(sender, word.ticket, word.slot)
 
     def _holds(self, sender: int, ticket: int, slot: str) -> bool:
-        """Whether the ticket is valid, and of whoever shows it: everybody hears the numbers of all tickets."""
+        """True if the ticket is valid and belongs to the sender: every member sees the numbers of all tickets."""
         seat = self.map.seats.get(ticket)
         return seat is not None and (seat.slot, seat.member) == (slot, sender)
 
@@ -464,7 +462,7 @@ class Router:
         self._settle_information()
 
     def _other(self, sender: int, word: KeepAlive, now: float) -> None:
-        """Another router of this bus."""
+        """A word of another router of this bus."""
         if (word.epoch, sender) > (self.map.epoch, self.member):
             self.state = FENCED
             self.on_event("state", self.state)
@@ -505,7 +503,7 @@ class Router:
         self._say(sender, AnsMap(word.nonce, here.shape, seats, here.version, waiting, self.by, state, self.name))
 
     def _handed_over(self, sender: int, word: ReqMap, now: float) -> None:
-        """The answer with the map was lost."""
+        """The new router asks again: the answer with the map was lost."""
         if word.hand_over and word.nonce == self._handed:
             self._show(sender, word)
 
@@ -535,4 +533,4 @@ TRANSITIONS: dict[tuple[str, type], Action] = {
     (SERVING, ReqMap): Router._req_map,
     (FENCED, ReqMap): Router._handed_over,
 }
-"""What a state does with a word; what is not here is not the router's."""
+"""By state: the handler of each word; all other words are not for a router."""

@@ -1,8 +1,9 @@
-"""A receiver's routing table: what it was told of the map, and when it must ask.
+"""A receiver's routing table: the part of the map that it was told, and when it must ask.
 
-The table is as old as its *version*. Whatever names a later one (information with a gap before it, an answer, a message
-whose sender knows more) shows that something was missed: then all entries are forgotten, and asked for anew. So an
-entry that is used was true at the table's version, and that is at least the version of every message that it is for.
+The table is as old as its *version*. A word that names a later version (information with a gap before it, an answer, a
+message whose sender has a later one) shows that information was missed: then all entries are forgotten, and asked for
+anew. So an entry that is used was true at the table's version, and that is at least the version of every message that
+it is for.
 
 Tickets of a slot are cached with the slot's *generation*. A ticket that is not among those of the known generation is
 *stale* if the sender knows no later generation, and doubtful if it does.
@@ -25,7 +26,7 @@ STALE = Stale()
 
 
 class RouteTable:
-    """``targets`` answers from the table, or says that it does not know (None)."""
+    """``targets`` answers from the table, or returns None if the table does not know."""
 
     def __init__(self) -> None:
         self.version: Version = (0, 0)
@@ -45,7 +46,7 @@ class RouteTable:
         return tuple(leg for leg in entry if leg.target.slot == slot)
 
     def note(self, version: Version) -> None:
-        """Somebody knows this version of the map."""
+        """A word named this version of the map."""
         if version > self.version:
             if version[0] != self.version[0]:
                 self._tickets.clear()

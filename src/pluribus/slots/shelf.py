@@ -1,9 +1,10 @@
-"""Where keepers have the map of a bus without a router: the latest state that members of the bus have put there.
+"""A shelf: the keepers' copy of the map of a bus without a router, the latest state that members of the bus have put
+there.
 
-The members order what changes the map among themselves (``machine.py``); before they tell anybody that something is
-done, the state with it is here, on the disks of most voters. So a map outlives all occupants, and a forced primary that
-knows less learns what is missing. A state that has no more than the one that is here changes nothing (``BusMap.age``),
-nor does a map that was begun without knowing of this one (``BusMap.born``): members go on with what is here.
+The members order the changes of the map among themselves (``machine.py``); before they acknowledge a change, the state
+with it is on the shelf, on the disks of most voters. So a map outlives all occupants, and a forced primary with an
+older map learns the later changes. A state that is not ahead of the one on the shelf changes nothing (``BusMap.age``),
+nor does a map that was begun without knowing this one (``BusMap.born``): members go on with the state on the shelf.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from .words import Version
 
 KIND = "slots-map"
 PREFIX = "slots/"
-"""Of the machine's name; the rest is the bus."""
+"""The prefix of the machine's name; the rest is the bus."""
 STATE_BYTES_MAX = 16 << 20
 _PART = "map"
 
 
 class PutMap(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """A state of the map, and how much it has seen."""
+    """A state of the map, and its age."""
 
     born: Number
     age: Version
@@ -34,18 +35,18 @@ class PutMap(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class LookAtMap(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """The state that is here; empty if there is none."""
+    """Asks for the state on the shelf; empty if there is none."""
 
 
 class KeptMap(msgspec.Struct, array_like=True, frozen=True):
-    """What is here, after a command."""
+    """The state on the shelf, after a command."""
 
     born: Number = 0
     age: Version = (0, 0)
 
 
 class MapShelf(Machine):
-    """Of one bus."""
+    """The shelf of one bus."""
 
     kind: ClassVar[str] = KIND
     version: ClassVar[int] = 1
@@ -88,4 +89,4 @@ encode = msgspec.msgpack.encode
 _put = msgspec.msgpack.Decoder(PutMap)
 
 RIGHTS = MachineRights("slots", PREFIX, KIND, {PutMap: None}, {LookAtMap: None}, makes=None)
-"""Members of the bus speak to it; clients do not."""
+"""Members of the bus use it; clients do not."""

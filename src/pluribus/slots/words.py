@@ -1,11 +1,12 @@
-"""The vocabulary of a software bus on the wire: one struct for each message of the report, and those it forgets.
+"""The vocabulary of a software bus on the wire: one struct for each message of the report, and some that the report
+lacks.
 
-Requests are multicast, because nobody has to know where the router is: ``Enroll``, ``Dropout``, ``KeepAlive``,
+Requests are multicast, because no occupant has to know where the router is: ``Enroll``, ``Dropout``, ``KeepAlive``,
 ``SendData`` (one table of the report calls it REQ_DATA), ``ReqRoute``, ``AddRoute``, ``DelRoute``. Answers go to one
 member: ``Alive``, ``Ticket``, ``Dropped``, ``CountTtl``, ``AckData``, ``AnsRoute``, ``AckRoute``, ``NegAck``.
 Information is multicast and acknowledged: ``RouteAdded``, ``RouteDeleted``.
 
-Added here: ``AckInfo`` acknowledges information; ``SlotChanged`` is information about who occupies a slot;
+Added here: ``AckInfo`` acknowledges information; ``SlotChanged`` is information about the occupants of a slot;
 ``Challenge`` asks for the proof of a passphrase. The communications manager's are ``Advertise``, ``Cancel``,
 ``Enquire``, ``ReqMap`` and ``AnsMap``.
 
@@ -25,27 +26,29 @@ from ..wire.questions import Wrapped
 from .plan import Connection, Count, End, Name, Plan, Seconds, Text
 
 Version = tuple[Number, Number]
-"""Of the map: the epoch of its router, and how many changes of routes there were."""
+"""A version of the map: the epoch of its router, and the number of changes of routes."""
 Id = tuple[Number, Number]
-"""Of a message: its origin, which an occupant keeps when it moves, and a number that the origin never uses twice."""
+"""The identity of a message: its origin, which an occupant keeps when it moves, and a number that the origin never uses
+twice."""
 Live = Annotated[tuple[Number, ...], msgspec.Meta(max_length=SLOT_OCCUPANTS_MAX)]
 """Tickets that are valid in a slot."""
 Proofs = Annotated[tuple[tuple[Name, bytes], ...], msgspec.Meta(max_length=64)]
 Claims = Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] | None
-"""Of a client: roles that the access list of the bus gives it. Its door takes out those that the list does not. None: a
-member says it."""
+"""The roles that a client claims from the access list of the bus. Its door removes those that the list does not give.
+None: the word is from a member."""
 
 
 class Leg(msgspec.Struct, array_like=True, frozen=True):
-    """A connection as one message sees it: where it leads, its bounds, and who occupies the slot there."""
+    """A connection, as one message uses it: its target, its bounds, and the occupants of the slot there."""
 
     target: End
     capacity: Count
     ttl_s: Seconds
     tickets: Live = ()
-    """Of the occupants; empty: the slot is, and one acknowledgement of whoever comes is waited for."""
+    """The tickets of the occupants; empty: the slot is empty, and one acknowledgement of the next occupant is
+    enough."""
     generation: Number = 0
-    """Of the slot: a later answer about it has a greater one."""
+    """The generation of the slot: a later answer about it has a greater one."""
 
     @property
     def count(self) -> int:
@@ -93,17 +96,17 @@ class SendData(msgspec.Struct, array_like=True, frozen=True):
     source: End
     body: Wrapped
     generation: Number = 0
-    """Of the sender's slot, as the sender knows it."""
+    """The generation of the sender's slot, as the sender knows it."""
     version: Version = (0, 0)
-    """Of the map, as the sender knows it."""
+    """The version of the map, as the sender knows it."""
     floor: Number = 0
-    """Every message of this origin below it is settled."""
+    """Every message of this origin below this number is settled."""
     age_s: Seconds = 0.0
     asks: bool = False
     destinations: Annotated[tuple[End, ...], msgspec.Meta(max_length=SLOT_CONNECTIONS_MAX)] = ()
-    """Source routing: where the sender thinks that it goes."""
+    """Source routing: the targets, in the sender's opinion."""
     wanted: Annotated[tuple[tuple[End, Live], ...], msgspec.Meta(max_length=SLOT_CONNECTIONS_MAX)] | None = None
-    """When it is sent again: who has not acknowledged it; no tickets: any occupant of that slot."""
+    """In a repetition: the tickets that have not acknowledged; no tickets: any occupant of that slot."""
 
 
 class ReqRoute(msgspec.Struct, array_like=True, frozen=True):
@@ -137,7 +140,7 @@ class DelRoute(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Alive(msgspec.Struct, array_like=True, frozen=True):
-    """ALIVE: I still occupy this slot. ``epoch`` is that of the latest router that I heard."""
+    """ALIVE: I still occupy this slot. ``epoch`` is that of the latest router that I know."""
 
     ticket: Number
     slot: Name
@@ -177,14 +180,14 @@ class CountTtl(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AckData(msgspec.Struct, array_like=True, frozen=True):
-    """ACK_DATA: a message was accepted on a port. On a port that answers, the answer."""
+    """ACK_DATA: a message was accepted on a port. On a port that answers, it has the answer."""
 
     id: Id
     ticket: Number
     target: End
     answer: Wrapped | None = None
     failure: Text = ""
-    """What the answering program raised."""
+    """The exception of the answering program."""
 
 
 class AnsRoute(msgspec.Struct, array_like=True, frozen=True):
@@ -210,13 +213,13 @@ STALE, PUT_OFF, DENIED, FENCED = "stale", "put off", "denied", "fenced"
 
 
 class NegAck(msgspec.Struct, array_like=True, frozen=True):
-    """NEG_ACK: no, and why. ``about`` is the nonce, ticket or message number of what is refused."""
+    """NEG_ACK: a refusal, with the reason. ``about`` is the nonce, ticket or message number that is refused."""
 
     about: Number
     kind: Text
     reason: Text
     epoch: Number = 0
-    """Of the router that says so."""
+    """The epoch of the refusing router."""
 
 
 # Information
@@ -238,7 +241,7 @@ class RouteDeleted(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SlotChanged(msgspec.Struct, array_like=True, frozen=True):
-    """Who occupies a slot from now on."""
+    """The occupants of a slot from now on."""
 
     epoch: Number
     slot: Name
@@ -283,11 +286,11 @@ class Advertise(msgspec.Struct, array_like=True, frozen=True):
     slots: Count
     occupants: Count
     router: Text = ""
-    """The name of the member that says so."""
+    """The name of the advertising member."""
 
 
 class Cancel(msgspec.Struct, array_like=True, frozen=True):
-    """The bus is no more."""
+    """The bus has ended."""
 
     bus: Name
     epoch: Number
@@ -298,7 +301,7 @@ class Enquire(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ReqMap(msgspec.Struct, array_like=True, frozen=True):
-    """What does this bus look like now?"""
+    """Asks for the present state of this bus."""
 
     nonce: Number
     bus: Name
@@ -322,7 +325,7 @@ class Seat(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AnsMap(msgspec.Struct, array_like=True, frozen=True):
-    """The plan with the connections of this moment, and who is there."""
+    """The plan with the present connections, and the occupants."""
 
     nonce: Number
     plan: Plan
@@ -333,7 +336,7 @@ class AnsMap(msgspec.Struct, array_like=True, frozen=True):
     state: bytes = b""
     """The whole map, if it is handed over."""
     router: Text = ""
-    """The name of the member in the router's own slot; empty where there is none."""
+    """The name of the member in the router's own slot; empty if there is no router."""
 
 
 REQUESTS = (Enroll, Dropout, KeepAlive, SendData, ReqRoute, AddRoute, DelRoute)
@@ -342,7 +345,7 @@ INFORMATION = (RouteAdded, RouteDeleted, SlotChanged)
 OTHERS = (AckInfo, Challenge, Advertise, Cancel, Enquire, ReqMap, AnsMap)
 WORDS = (*REQUESTS, *RESPONSES, *INFORMATION, *OTHERS)
 DATA_PATH = (SendData, CountTtl, AckData, ReqRoute, AnsRoute)
-"""What one send costs; the others come whether anybody sends or not."""
+"""The words of one send; the others come whether programs send or not."""
 Word = Any
 """One of ``WORDS``."""
 

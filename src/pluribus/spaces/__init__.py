@@ -1,4 +1,4 @@
-"""Tuple spaces: processes write tuples into a shared space, and read or take them by what is in them.
+"""Tuple spaces: processes write tuples into a shared space, and read or take them by their contents.
 
 ``values`` says how a tuple travels, ``templates`` what a template matches, ``index`` how a match is found without a
 scan. ``machine`` is the replicated kind: one state machine on a log. ``views`` is the algorithm of Xu and Liskov.

@@ -6,8 +6,8 @@ one set of operations: ``out`` puts an element into the multiset in which this p
 ``down`` enters a multiset, ``up`` leaves it. ``move`` takes an element from here into another multiset.
 
 The whole is one tuple in a tuple space, ("bauhaus", name, version, next number, sets), which is read, and replaced by
-the next version in one step if it is still there: so each operation happens at once for everybody, and nothing is lost
-with a process that dies. Whoever waits reads until the version has grown.
+the next version in one step if it is still there. So each operation is atomic, and nothing is lost with a process that
+dies. A waiting operation reads until the version has grown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Multiset:
     __hash__ = None  # type: ignore[assignment]
 
     def includes(self, other: Multiset) -> bool:
-        """Whether every element of the other is here, as often as there; multisets among them by inclusion."""
+        """True if every element of the other is here, as often as there; multisets among them by inclusion."""
         return _assigned(other.elements, list(self.elements))
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class Bauhaus:
         return len(self._path) - 1
 
     async def out(self, element: Any) -> None:
-        """Put a value, or a multiset, into where this process is."""
+        """Put a value, or a multiset, into the multiset in which this process is."""
 
         def change(sets: _Sets, fresh: Callable[[], int]) -> bool:
             self._here(sets).append(_put(sets, fresh, element))
@@ -85,11 +85,11 @@ class Bauhaus:
         await self._changed(change)
 
     async def rd(self, template: Any, *, timeout: float | None = None) -> Any:
-        """An element that the template matches; it stays. Waits for one."""
+        """Read an element that the template matches. Waits for one."""
         return await self._found(template, False, timeout)
 
     async def in_(self, template: Any, *, timeout: float | None = None) -> Any:
-        """An element that the template matches; it is removed. Waits for one."""
+        """Remove an element that the template matches, and return it. Waits for one."""
         return await self._found(template, True, timeout)
 
     async def _found(self, template: Any, removes: bool, timeout: float | None) -> Any:
@@ -146,7 +146,7 @@ class Bauhaus:
         self._path.pop()
 
     async def here(self) -> Multiset:
-        """All that is where this process is."""
+        """All elements of the multiset in which this process is."""
         _, _, _, _, listed = await self._space.read(("bauhaus", self.name, int, int, list))
         sets = _sets_of(listed)
         return Multiset(*[_got(sets, element) for element in self._here(sets)])
@@ -160,8 +160,8 @@ class Bauhaus:
     async def _changed(
         self, change: Callable[[_Sets, Callable[[], int]], bool], timeout: float | None = None, *, writes: bool = True
     ) -> None:
-        """Do a change in one step, perhaps more than once until it is the next; if it cannot be done, wait until
-        something else has changed. Not ``writes``: it only looks."""
+        """Make a change in one step, tried again if another change came before; if the change is impossible, wait until
+        the space has changed. Without ``writes`` it only looks."""
         where = ""
         while True:
             wanted = ("bauhaus", self.name, int, int, list)

@@ -1,7 +1,7 @@
 """Conditions on their way: the tree of a filter as our own versioned list of lists, never as the text of its author.
 
-A tree is decoded where it is used. What is no tree of this version is refused: bytes from a stranger become no code
-(``filters/predicate.py`` writes the function, from names that are made there).
+A tree is decoded where it is used. Bytes that are not a tree of this version are refused: no text from outside becomes
+code (``filters/predicate.py`` writes the function, from names that are made there).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NUMBERS = {node: number for number, node in enumerate(_NODES)}
 
 
 def condition_of(where: str) -> bytes:
-    """What a text says, ready to travel; nothing for no text. ``BadFilter`` says where the text is wrong."""
+    """Encode the condition in a text; empty for no text. ``BadFilter`` says where the text is wrong."""
     if not where:
         return b""
     found = parse(where)
@@ -67,7 +67,7 @@ def _listed(value: Any) -> Any:
 
 
 def tree_of(condition: bytes) -> Node:
-    """The tree again; ``MalformedFrame`` if it is none."""
+    """Decode a condition; ``MalformedFrame`` if it is none."""
     try:
         version, listed = msgspec.msgpack.decode(condition)
         if version != VERSION:
@@ -107,7 +107,7 @@ def predicate_of(condition: bytes) -> Predicate:
 
 
 class Range(msgspec.Struct, frozen=True):
-    """What a condition demands of one field: a number or a text between two ends. None: that end is open."""
+    """The values that a condition allows for one field: numbers or texts between two ends. None: that end is open."""
 
     name: str
     text: bool
@@ -128,7 +128,7 @@ class Range(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=COMPILED_MAX)
 def range_of(condition: bytes) -> Range | None:
-    """The range of the first field for which the condition demands one; an index finds the tuples in it."""
+    """The range of the first field that the condition bounds; an index finds the tuples in it."""
     tree = tree_of(condition)
     found: Range | None = None
     for term in tree.terms if isinstance(tree, And) else (tree,):

@@ -1,15 +1,15 @@
-"""What people do with tuple spaces, as functions: counter, semaphore, barrier, remote call, master and workers.
+"""Usual programs with tuple spaces, as functions: counter, semaphore, barrier, remote call, master and workers.
 
 Source: *Indirect Communication*, 6.5.2 (the counter, the geography of figure 6.20), exercises 6.18 and 6.19. Each works
 on any kind of space. Tuples are replaced, never changed. The chapter's counter takes its tuple and writes another; if
-its process dies in between, nobody can count any more. So here what everybody needs is read, and replaced in one step
-if it is still the same.
+its process dies in between, no process can count any more. So here a tuple that all processes need is read, and
+replaced in one step if it is still the same.
 
 *Exercise 6.18, a remote call.* The caller writes ("call", service, number, arguments) and takes ("result", service,
 number, …); a server takes calls and writes results. Advantages: callers and servers need not know each other, nor run
-at the same time; servers are added and removed at will, and share the load. Disadvantages: nobody tells the caller that
-no server is there, or that one died with its call (take calls in a transaction for that); each call is four operations
-on a shared space instead of two messages.
+at the same time; servers are added and removed at will, and share the load. Disadvantages: the caller does not learn
+that there is no server, or that one died with its call (take calls in a transaction for that); each call is four
+operations on a shared space instead of two messages.
 
 *Exercise 6.19, a semaphore.* As many equal tuples as there are permits: *wait* takes one, *signal* writes one.
 """
@@ -23,11 +23,11 @@ from typing import Any, Protocol
 from .templates import ANY
 
 POISON = "poison"
-"""The name of the pill that tells a worker to stop."""
+"""The name of the tuple, a *pill*, that tells a worker to stop."""
 
 
 class AnySpace(Protocol):
-    """What the idioms need of a space."""
+    """The methods of a space that the idioms need."""
 
     async def write(self, value: Any) -> Any: ...
 
@@ -39,7 +39,7 @@ class AnySpace(Protocol):
 
 
 async def replaced(space: AnySpace, old: Any, new: Any) -> bool:
-    """Put ``new`` in the place of ``old``, if that is still there."""
+    """Put ``new`` in the place of ``old``, if ``old`` is still there; true if it was."""
     try:
         await space.replace(old, new, timeout=0)
     except TimeoutError:
@@ -55,11 +55,11 @@ class Counter:
         self.name = name
 
     async def start(self, value: int = 0) -> None:
-        """Once, by whoever makes it."""
+        """Make the counter; once."""
         await self._space.write(("counter", self.name, value))
 
     async def add(self, number: int = 1) -> int:
-        """The count before; everybody who adds gets another one."""
+        """Add; returns the count before. Concurrent callers get different counts."""
         while True:
             count = await self.value()
             if await replaced(self._space, ("counter", self.name, count), ("counter", self.name, count + number)):
@@ -96,7 +96,7 @@ class Semaphore:
 
 
 class Barrier:
-    """Everybody waits until all have come; it can be used again and again: ("barrier", name, round, how many came)."""
+    """Processes wait until all have come; it can be used again and again: ("barrier", name, round, how many came)."""
 
     def __init__(self, space: AnySpace, name: str, parties: int) -> None:
         self._space = space
@@ -107,7 +107,7 @@ class Barrier:
         await self._space.write(("barrier", self.name, 0, 0))
 
     async def wait(self, timeout: float | None = None) -> int:
-        """Returns in which round."""
+        """Wait until all have come; returns the number of the round."""
         while True:
             here = await self._space.read(("barrier", self.name, int, int), timeout=timeout)
             _, _, number, came = here
@@ -132,7 +132,7 @@ class Service:
         await self._numbers.start()
 
     async def call(self, *arguments: Any, timeout: float | None = None) -> Any:
-        """What a server's function returns. ``RuntimeError`` with what it raised."""
+        """Call; returns the result of a server's function. ``RuntimeError`` with its exception."""
         number = await self._numbers.add()
         await self._space.write(("call", self.name, number, list(arguments)))
         _, _, _, fine, result = await self._space.take(("result", self.name, number, bool, ANY), timeout=timeout)
@@ -165,14 +165,14 @@ class Bag:
         self.name = name
 
     async def put(self, tasks: Iterable[Any]) -> int:
-        """Tasks for the workers; how many there are."""
+        """Put tasks for the workers; returns how many."""
         count = 0
         for count, task in enumerate(tasks, 1):  # noqa: B007 - it is what is returned
             await self._space.write(("task", self.name, task))
         return count
 
     async def collect(self, count: int, timeout: float | None = None) -> list[tuple[Any, Any]]:
-        """So many pairs of a task and its result, in the order in which they come."""
+        """Take this many pairs of a task and its result, in the order in which they come."""
         found: list[tuple[Any, Any]] = []
         while len(found) < count:
             _, _, task, result = await self._space.take(("done", self.name, ANY, ANY), timeout=timeout)
@@ -180,7 +180,7 @@ class Bag:
         return found
 
     async def work(self, function: Callable[[Any], Awaitable[Any]]) -> int:
-        """Do tasks until a pill comes; how many were done."""
+        """Do tasks until a pill comes; returns how many were done."""
         done = 0
         while True:
             _, _, task = await self._space.take(("task", self.name, ANY))
@@ -206,7 +206,7 @@ GEOGRAPHY = (
 
 
 async def geography(space: AnySpace) -> dict[str, Any]:
-    """The operations that the figure shows, on a space with its tuples; what each gave."""
+    """The operations of the figure, on a space with its tuples; returns the result of each."""
     for fact in GEOGRAPHY:
         await space.write(fact)
     found: dict[str, Any] = {"capital": await space.take((str, "Scotland", str))}

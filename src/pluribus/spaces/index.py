@@ -12,13 +12,13 @@ A signature is indexed when it is first asked for, which costs one pass over its
 ``SIGNATURES_MAX`` makes room.
 
 *Ranges.* A condition that bounds a field (``f1 > 100``) finds the tuples in the order of that field, from the lowest.
-Whatever else the condition says is tried on those.
+The rest of the condition is tried on those.
 
-*Wishes* are the other way round: who waits for a new tuple. Templates of the same form (which fields are given, which
-are types) share a dictionary by the given values; a new tuple costs one look for each form.
+*Wishes* are the other way round: which waiting takes want a new tuple. Templates of the same form (which fields are
+given, which are types) share a dictionary by the given values; a new tuple costs one look for each form.
 
-What is found is a function of the tuples that are there, and not of what was asked for before: replicas may have
-different signatures and find the same.
+The result of a search depends only on the tuples that are there, and not on earlier searches: replicas may have
+different signatures and find the same tuples.
 
 Bounded: ``SHAPES_MAX`` shapes, then a tuple of yet another shape is refused.
 """
@@ -38,12 +38,12 @@ from .values import FieldValue, Item, condition_view, is_of, plain_of
 
 SHAPES_MAX = 16_384
 SIGNATURES_MAX = 32
-"""Of one shape."""
+"""Signatures of one shape, at most."""
 NUMERIC = ("int", "float", "datetime")
 
 _Key = tuple[bytes, ...]
 _Bucket = int | Sorted
-"""The numbers of tuples; one alone is itself."""
+"""The numbers of tuples; a single one is stored as the number itself."""
 
 
 class Shape:
@@ -99,7 +99,7 @@ class Shape:
         return buckets.get(key)
 
     def ordered(self, signature: tuple[int, ...], at: int, key: _Key, items: Callable[[int], Item]) -> Sorted | None:
-        """The same, in the order of the field at a place: pairs of its value and the number."""
+        """The same tuples, in the order of the field at a place: pairs of its value and the number."""
         ordered = self._ranges.get((signature, at))
         if ordered is None:
             made: dict[_Key, list[tuple[Any, int]]] = {}
@@ -145,7 +145,7 @@ def _remove(buckets: dict[_Key, _Bucket], key: _Key, number: int) -> None:
 
 
 def _comparable(field: FieldValue) -> Any:
-    """A number or a text that can be put in order; None for what is neither, and for what is not a number."""
+    """A number or a text that can be put in order; None for any other value, and for NaN."""
     if field.kind == "str":
         return plain_of(field)
     if field.kind in NUMERIC:
@@ -156,13 +156,13 @@ def _comparable(field: FieldValue) -> Any:
 
 
 class TupleIndex:
-    """Items by number. Numbers are given by whoever writes, and say which is older."""
+    """Items by number. The writer gives the numbers, which say which item is older."""
 
     def __init__(self) -> None:
         self.items: dict[int, Item] = {}
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._by_arity: dict[int, list[Shape]] = {}
-        """Of tuples; those of entries are under ``ARITY_ANY``."""
+        """By arity of tuples; the shapes of entries are under ``ARITY_ANY``."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -175,7 +175,7 @@ class TupleIndex:
         return len(self._shapes) >= SHAPES_MAX
 
     def takes(self, item: Item) -> bool:
-        """Whether there is room for the shape of an item."""
+        """True if there is room for the shape of an item."""
         return not self.full or _shape_of(item) in self._shapes
 
     def add(self, number: int, item: Item) -> None:
@@ -202,7 +202,7 @@ class TupleIndex:
         return item
 
     def find(self, template: Template, allowed: Callable[[int], bool] | None = None) -> int | None:
-        """The oldest item that matches; with a range in the condition, of the lowest value the oldest."""
+        """The oldest item that matches; with a range in the condition, the oldest of those with the lowest value."""
         best: tuple[Any, int] | None = None
         for pair in self._firsts(template, allowed):
             if best is None or pair < best:
@@ -210,7 +210,7 @@ class TupleIndex:
         return None if best is None else best[1]
 
     def rank(self, template: Template, number: int) -> tuple[Any, int]:
-        """Where an item that matches stands among the others: a lower one is found first."""
+        """The rank of a matching item among the others: the lowest is found first."""
         bounds = range_of(template.where) if template.where else None
         if bounds is None:
             return (0, number)
@@ -227,7 +227,7 @@ class TupleIndex:
                     break
 
     def matches(self, template: Template, after: int = -1) -> Iterator[int]:
-        """All that match and are younger than ``after``, in no order that matters; nothing may change meanwhile."""
+        """All matches younger than ``after``, in any order; the index must not change meanwhile."""
         for shape, signature, key in self._looks(template):
             for _, number in self._candidates(template, shape, signature, key, after + 1):
                 yield number
@@ -235,7 +235,7 @@ class TupleIndex:
     def page(
         self, template: Template, after: int, most: int, allowed: Callable[[int], bool] | None = None
     ) -> list[int]:
-        """The oldest ``most`` that match and are younger than ``after``, oldest first."""
+        """The oldest ``most`` matches younger than ``after``, oldest first."""
         plain = template if not template.where else _without_range(template)
         found: list[int] = []
         for shape, signature, key in self._looks(plain):
@@ -244,7 +244,7 @@ class TupleIndex:
         return sorted(found)[:most]
 
     def lowest(self, template: Template, most: int) -> list[int]:
-        """The ``most`` lowest numbers that match; with a range, of those in it."""
+        """The ``most`` lowest numbers that match; with a range, of the items in it."""
         if template.where and range_of(template.where) is not None:
             return nsmallest(most, self.matches(template))
         return self.page(template, -1, most)
@@ -262,7 +262,7 @@ class TupleIndex:
     def _candidates(
         self, template: Template, shape: Shape, signature: tuple[int, ...], key: _Key, since: int, where: bytes = b""
     ) -> Iterator[tuple[Any, int]]:
-        """Pairs of a rank and a number, lowest first, of those in one shape that match."""
+        """Pairs of a rank and a number, lowest first, of the matches in one shape."""
         items = self.items
         bounds = range_of(template.where) if template.where else None
         condition = template.where or where
@@ -334,7 +334,7 @@ def _without_range(template: Template) -> Template:
 
 
 def _places(template: Template, of: str, names: tuple[str, ...]) -> list[int] | range | None:
-    """Where the fields of a template are in items of a shape; None if they are not there."""
+    """The places of a template's fields in items of a shape; None if the shape lacks one."""
     if not template.of:
         return range(template.arity)
     if not is_of(of, template.of):
@@ -363,7 +363,7 @@ T = TypeVar("T")
 
 
 class Wishes(Generic[T]):
-    """Templates of those who wait, by a name of the caller's, each with what the caller keeps for it."""
+    """Templates of waiting takes, by a name that the caller chooses, each with a value of the caller."""
 
     def __init__(self) -> None:
         self._forms: dict[tuple[Any, ...], dict[_Key, dict[T, Template]]] = {}
@@ -393,7 +393,7 @@ class Wishes(Generic[T]):
                 del self._forms[form]
 
     def of(self, item: Item) -> Iterator[T]:
-        """Whose templates an item matches, in no order that matters."""
+        """The names whose templates an item matches, in any order."""
         for (arity, of, names, wants), by_values in self._forms.items():
             key = _key_in(item, arity, of, names, wants)
             if key is None:

@@ -1,4 +1,5 @@
-"""What a replicated space keeps: one tuple, one waiting take, one transaction, and how full its parts are."""
+"""Parts of a replicated space's state: a tuple, a waiting take, a transaction, and how full the parts of the snapshot
+are."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from .words import FOR_EVER_US
 PART_BYTES = 512 << 10
 PART_TUPLES = 2_048
 PART_BYTES_LOW = 128 << 10
-"""A part with less is filled up before another is begun."""
+"""A part with fewer bytes is filled up before another is begun."""
 
 
 class KeptTuple(msgspec.Struct, array_like=True):
@@ -21,9 +22,9 @@ class KeptTuple(msgspec.Struct, array_like=True):
     item: Item
     part: int
     until_us: int = FOR_EVER_US
-    """When its lease ends; below 0: so long after the next tick."""
+    """When its lease ends; below 0: this long after the next tick."""
     held: int = 0
-    """The consumer that it was handed to."""
+    """The consumer to which it was handed over."""
     taken: int = 0
     """The transaction that took it."""
     written: int = 0
@@ -41,7 +42,7 @@ class Waiter(msgspec.Struct, array_like=True):
 
 
 class WaitingLine(msgspec.Struct, array_like=True):
-    """All that wait with one template, in one transaction or in none."""
+    """All takes that wait with one template, in one transaction or in none."""
 
     tag: int
     template: Template
@@ -59,14 +60,14 @@ class SpaceTransaction(msgspec.Struct, array_like=True):
 
 
 class Filled(msgspec.Struct, array_like=True):
-    """How full a part of the snapshot is."""
+    """How full one part of the snapshot is."""
 
     tuples: int = 0
     size_bytes: int = 0
 
 
 class Filling:
-    """Which part of the snapshot each tuple is in. A function of the commands, as all of the state."""
+    """The part of the snapshot of each tuple. It follows from the commands, like all of the state."""
 
     def __init__(self) -> None:
         self.filled: dict[int, Filled] = {}
@@ -74,7 +75,7 @@ class Filling:
         self.part = 0
 
     def add(self, size: int, number: int) -> int:
-        """Where a new tuple goes: the present part while it has room, then the emptiest, then another."""
+        """Choose the part for a new tuple: the present part while it has room, then the emptiest, then a new one."""
         now = self.filled.get(self.part)
         if now is not None and (now.size_bytes + size > PART_BYTES or now.tuples >= PART_TUPLES):
             low = min(self.filled, key=lambda part: (self.filled[part].size_bytes, part))

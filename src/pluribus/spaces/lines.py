@@ -1,7 +1,7 @@
 """Takes that wait, in line. All that wait with one template, in one transaction or in none, form one line.
 
-``demand`` has the turns, what each was handed, and whose lease it is under; here is who waits for what. A new tuple
-finds the lines that want it by their templates (``Wishes``), and in each the one whose turn it is.
+``demand`` has the turns, the tuples that were handed over, and the leases; here are the templates of the waiting takes.
+A new tuple finds the lines that want it by their templates (``Wishes``), and in each line the take whose turn it is.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class WaitingLines:
             self._wishes.remove(tag)
 
     def leave(self, consumer: int) -> Sequence[int]:
-        """A waiting take is over; what it was handed, oldest first."""
+        """A waiting take is over; returns the tuples that it was handed, oldest first."""
         waiter = self.waiters.pop(consumer)
         self._touch(consumer)
         held = sorted(self._demands.detach(consumer))
@@ -81,7 +81,8 @@ class WaitingLines:
         return held
 
     def first_for(self, item: Item, writer: int) -> Consumer | None:
-        """Who has waited longest of those that may have an item, which a transaction has written or nobody's."""
+        """The take that has waited longest of those that may have an item; ``writer`` is the transaction that wrote it,
+        if any."""
         best: Consumer | None = None
         for tag in self._wishes.of(item):
             if writer and self._lines[tag].transaction != writer:

@@ -1,4 +1,4 @@
-"""The replicated space: a state machine on a log. What it answers is a function of the commands before.
+"""The replicated space: a state machine on a log. Its answers depend only on the commands before.
 
 Theory of operation
 -------------------
@@ -18,12 +18,13 @@ place       because                               who sees it                lea
 ``held``    it was handed to a take that waits    nobody                     Finish, Expire
 ==========  ====================================  =========================  ==================
 
-*Waiting is state.* A take that finds nothing stands in line (``demand``); the command that brings a match hands it
-over, to the one that has waited longest of those whose templates it matches. The taker is told, and *finishes*: only
+*Waiting is state.* A take that finds no match stands in line (``demand``); the command that brings a match hands it
+over to the take that has waited longest of those whose templates it matches. The taker is told, and *finishes*: only
 then does its call return, and only then is the tuple gone. If the taker's owner falls silent first, the tuple comes
-back to its old place, and is handed on. So what a dead worker was about to get is not lost, and no two get it.
+back to its old place, and is handed to the next. So a tuple that a dead worker was about to get is not lost, and no two
+workers get it.
 
-No free tuple matches a template in line with room for it: that is why nobody is passed over.
+Invariant: no free tuple matches a template in line with room for it; so no take is passed over.
 
 *Leases* run from the tick after the command that asked for them, which comes at once: on the safe order of a group only
 ticks carry a time. A tuple whose lease ended is not found, whether or not the tick that removes it has come.
@@ -31,9 +32,9 @@ ticks carry a time. A tuple whose lease ended is not found, whether or not the t
 *Events.* A registration (``notify``) keeps the tuples that matched, numbered, until they were dealt with
 (``registrations``).
 
-*Transactions.* ``Join`` makes one known here, for the length of a lease. ``Commit`` is prepared and committed together
-with other machines (``prepare``, ``commit``), or alone. Ended ones are remembered, so that a late word of theirs
-does not begin them anew.
+*Transactions.* ``Join`` makes a transaction known here, for the length of a lease. ``Commit`` is prepared and committed
+together with other machines (``prepare``, ``commit``), or alone. Ended transactions are remembered, so that a late
+command of theirs does not begin them anew.
 
 Bounded: see the limits below; at each the command is refused, with the remedy.
 """
@@ -76,7 +77,7 @@ from .words import (
 TUPLES_MAX = 10_000_000
 SPACE_BYTES_MAX = 4 << 30
 LEASE_US_MAX = 365 * 24 * 3_600 * 1_000_000
-"""A longer lease is granted with this length; one for ever is granted for ever."""
+"""The longest lease: a longer one is granted with this length; one for ever is granted for ever."""
 TRANSACTIONS_MAX = 10_000
 ENDED_MAX = 10_000
 """Ended transactions that are remembered."""
@@ -86,7 +87,7 @@ Allowed = Callable[[int], bool]
 
 
 class _Together(Effects):
-    """What the commands of a transaction across machines will do here."""
+    """The effects here of a transaction across machines."""
 
     writes: list[words.Write]
     takes: list[int]
@@ -118,19 +119,19 @@ class SpaceMachine(Machine):
         self.registrations = Registrations(self.parts, self.demands)
         self.transactions: dict[int, SpaceTransaction] = {}
         self._ended: dict[int, bool] = {}
-        """Transactions, and whether they were committed."""
+        """Ended transactions, and whether they were committed."""
         self.size_bytes = 0
         self._next = 1
         self._filling = Filling()
         self._dues: list[tuple[int, int, int]] = []
         """When, of what (0 a tuple, 1 a registration, 2 a transaction), which. Not part of the state."""
         self._unstamped: dict[tuple[int, int], None] = {}
-        """What got a lease since the last tick."""
+        """Tuples and others that got a lease since the last tick."""
         self.back: list[int] = []
-        """Tuples that came back to the space since somebody looked, for tests. Not part of the state."""
+        """Tuples that came back to the space since a test last looked. Not part of the state."""
 
     def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
-        """An event in full. Of a tuple nothing: whoever was handed it finishes, and gets it then."""
+        """An event in full. Of a tuple nothing: the take to which it was handed finishes, and gets it then."""
         return (), self.registrations.told(thing) if thing >= EVENT else b""
 
     # Commands.
@@ -230,13 +231,13 @@ class SpaceMachine(Machine):
         self.parts.touch(f"t/{kept.part:08d}")
 
     def _offer(self, kept: KeptTuple) -> None:
-        """A tuple is free: it goes to who waits for it, or stays."""
+        """A tuple is free: it goes to a waiting take, or stays."""
         if not self._hand_over(kept):
             self.free.add(kept.number, kept.item)
 
     def _hand_over(self, kept: KeptTuple) -> bool:
-        """To the one that has waited longest of those that may have the tuple; of one that a transaction has read, or
-        written, those of the transaction may."""
+        """Hand a tuple to the take that has waited longest of those that may have it. If a transaction has read or
+        written the tuple, only takes of that transaction may."""
         best = self.lines.first_for(kept.item, kept.readers[0] if kept.readers else kept.written)
         if best is None:
             return False
@@ -255,7 +256,7 @@ class SpaceMachine(Machine):
         return until_us <= 0 or until_us > self.ground.now_us
 
     def _find(self, template: Template, transaction: int, reads: bool) -> KeptTuple | None:
-        """The first match that may be read, or taken, by a transaction or by nobody's."""
+        """The first match that may be read, or taken, in a transaction or outside of any."""
         alive = self._alive if self._dues else None
         places: list[tuple[TupleIndex, Allowed | None]] = [(self.free, alive)]
         if len(self.locked):
@@ -276,7 +277,7 @@ class SpaceMachine(Machine):
         return self._alive(number) and self.kept[number].readers == [transaction]
 
     def _is_hidden(self, template: Template, transaction: int) -> bool:
-        """Whether there is a match that a transaction hides or locks."""
+        """True if there is a match that a transaction hides or locks."""
         if self.hidden.find(template, self._alive) is not None:
             return True
         return self.locked.find(template, lambda number: not self._alone(number, transaction)) is not None
@@ -321,7 +322,7 @@ class SpaceMachine(Machine):
         return Taken([kept.number for kept in found], [kept.item for kept in found], left_us)
 
     def _remove_for(self, kept: KeptTuple, transaction: int) -> None:
-        """A tuple that is in an index is taken, for good or by a transaction."""
+        """Take a tuple that is in an index, for good or in a transaction."""
         self._unindex(kept)
         if not transaction or kept.written == transaction:
             if kept.written:
@@ -353,7 +354,7 @@ class SpaceMachine(Machine):
         self.transactions[transaction].read[kept.number] = None
 
     def _unindex(self, kept: KeptTuple) -> None:
-        """Out of whichever index it is in."""
+        """Remove a tuple from the index in which it is."""
         if kept.taken:
             self.hidden.remove(kept.number)
         elif kept.readers:
@@ -367,7 +368,7 @@ class SpaceMachine(Machine):
             self.free.remove(kept.number)
 
     def _drop(self, kept: KeptTuple) -> None:
-        """A tuple is gone; it is in no index any more."""
+        """Remove a tuple that is in no index any more."""
         self._touch(kept)
         self.parts.touch("numbers")
         del self.kept[kept.number]
@@ -376,10 +377,10 @@ class SpaceMachine(Machine):
         if self._filling.remove(kept):
             self.parts.gone(f"t/{kept.part:08d}")
 
-    # The line.
+    # The line of waiting takes.
 
     def _leave_line(self, consumer: int) -> list[KeptTuple]:
-        """A waiting take is over; what it was handed, oldest first."""
+        """A waiting take is over; returns the tuples that it was handed, oldest first."""
         held = [self.kept[number] for number in self.lines.leave(consumer)]
         for kept in held:
             self._touch(kept)
@@ -410,7 +411,7 @@ class SpaceMachine(Machine):
         return self._taken(found)
 
     def _give_back(self, found: Iterable[KeptTuple]) -> None:
-        """To where they were before they were handed over."""
+        """Put tuples back to where they were before they were handed over."""
         for kept in found:
             self.back.append(kept.number)
             self._due_again(kept)
@@ -426,7 +427,7 @@ class SpaceMachine(Machine):
     # Leases.
 
     def _due_again(self, kept: KeptTuple) -> None:
-        """A tuple that was being taken, and was not looked at when its lease ran, is back."""
+        """A tuple whose lease ended while it was being taken is back."""
         if kept.until_us > 0:
             heappush(self._dues, (kept.until_us, 0, kept.number))
 
@@ -446,13 +447,13 @@ class SpaceMachine(Machine):
         if kept is None or not self._alive(number):
             return Ended("lease")
         if kept.held or kept.taken:
-            return Ended("lease")  # somebody is taking it
+            return Ended("lease")  # a take is in progress
         self._unindex(kept)
         self._expired(kept)
         return Done()
 
     def _expired(self, kept: KeptTuple) -> None:
-        """The lease of a tuple is over; it is in no index any more."""
+        """The lease of a tuple is over; the tuple is in no index any more."""
         for transaction in (kept.written, kept.taken, *kept.readers):
             acting = self.transactions.get(transaction)
             if acting is not None:
@@ -543,7 +544,7 @@ class SpaceMachine(Machine):
             del self._ended[next(iter(self._ended))]
         visible: list[KeptTuple] = []
         alone: list[KeptTuple] = []
-        """Only one transaction locks these now, and may take them."""
+        """Tuples that only one transaction locks now: it may take them."""
         for number in sorted({*acting.wrote, *acting.took, *acting.read}):
             kept = self.kept[number]
             self._touch(kept)
@@ -575,14 +576,14 @@ class SpaceMachine(Machine):
         self._release_if_exists()
 
     def _release_if_exists(self) -> None:
-        """Takes that waited for hidden tuples only: those for which none is left are over."""
+        """End the takes that waited for hidden tuples only, if none of these is left."""
         for consumer in self.lines.if_exists():
             line = self.lines.line(consumer)
             if not self.demands.consumers[consumer].held and not self._is_hidden(line.template, line.transaction):
                 self._leave_line(consumer)
 
     def prepare(self, row: int, places: Sequence[int], commands: Sequence[bytes]) -> Refusal | Effects:
-        """Commits, and writes and takes that do not wait, can be done together with other machines."""
+        """Prepare commits, and writes and takes that do not wait, to be done together with other machines."""
         results: list[Any] = []
         effects = _Together(results, [], [], [], [], [])
         items: list[Item] = []
@@ -654,7 +655,7 @@ class SpaceMachine(Machine):
     # Questions.
 
     def query(self, question: bytes) -> bytes:
-        """What a question finds, without changing anything."""
+        """The answer to a question, which changes nothing."""
         try:
             return words.encode(self.answer(words.question_of(question)))
         except MalformedFrame as error:
@@ -712,10 +713,10 @@ class SpaceMachine(Machine):
         return self._dues[0][0] if self._dues else None
 
     def _is_due(self, until_us: int, what: int, which: int) -> bool:
-        """Whether this is still when its lease ends."""
+        """True if its lease still ends at this time."""
         if what == 0:
             kept = self.kept.get(which)
-            # One that is being taken stays until that is decided.
+            # A tuple that is being taken stays until that is decided.
             return kept is not None and kept.until_us == until_us and not (kept.held or kept.taken)
         if what == 1:
             registration = self.registrations.known.get(which)
@@ -744,7 +745,7 @@ class SpaceMachine(Machine):
                 self._finish_transaction(which, False)
 
     def _stamp(self, what: int, which: int, now_us: int) -> None:
-        """A lease begins to run."""
+        """Start a lease."""
         found: KeptTuple | KeptRegistration | SpaceTransaction | None
         if what == 0:
             found = self.kept.get(which)

@@ -1,4 +1,4 @@
-"""Registrations: who wants to hear of new tuples (``notify``), and what was kept for them.
+"""Registrations (``notify``): listeners that are told of new tuples, and the events that are kept for them.
 
 A registration keeps the tuples that matched, numbered from 1, until they were dealt with. So a listener goes on after a
 break where it was. Of more than ``EVENTS_MAX`` events, or ``EVENTS_BYTES_MAX`` bytes, the oldest are dropped; from the
@@ -28,7 +28,7 @@ SHARDS = 32
 NOBODY = 0
 """The owner of registrations."""
 EVENT = 1 << 61
-"""Things from here on are events, those below are tuples."""
+"""Numbers from here on are events, those below are tuples."""
 
 
 class KeptRegistration(msgspec.Struct, array_like=True):
@@ -41,10 +41,10 @@ class KeptRegistration(msgspec.Struct, array_like=True):
     sequence: int = 0
     epoch: int = 0
     events: dict[int, Happened] = {}
-    """By thing, in their order."""
+    """By number, in their order."""
     size_bytes: int = 0
     seen: int = 0
-    """The last event that was dealt with."""
+    """The last event that was acknowledged."""
 
 
 class Registrations:
@@ -122,14 +122,14 @@ class Registrations:
         self._demands.settle(found.number, found.epoch, thing)
 
     def seen(self, found: KeptRegistration, sequence: int) -> None:
-        """Events up to this one were dealt with."""
+        """Events up to this one were acknowledged."""
         self.touch(found.number)
         found.seen = max(found.seen, min(sequence, found.sequence))
         for thing in [thing for thing, event in found.events.items() if event.sequence <= sequence]:
             self._drop(found, thing)
 
     def told(self, thing: int) -> bytes:
-        """What a listener is told of an event."""
+        """The event as a listener gets it."""
         return encode(self.known[self._listeners[thing]].events[thing])
 
     def events(self, number: int, after: int, now_us: int) -> Told | Ended:

@@ -1,13 +1,13 @@
-"""The roster: who takes part in a space of the kinds *views* and *partitioned*, agreed by all, in numbered epochs.
+"""The roster: the members of a space of the kinds *views* and *partitioned*, agreed by all, in numbered epochs.
 
 It is a small replicated state machine on the safe order, so it goes on in the primary only, and every member sees the
-same epochs in the same order. Members enter, and whoever sees that one is gone strikes it off. An epoch is never used
-twice, even if all members of the primary are lost: whoever enters says which epoch it has seen.
+same epochs in the same order. Members enter, and a member that sees that another is gone strikes it off. An epoch is
+never used twice, even if all members of the primary are lost: an entering member says which epoch it has seen.
 
-An epoch is *opened* when all its members have taken its tuples over; nobody acts in it before. So tuples of an epoch
-before the last opened one are out of date, and whoever has only such has lost the space. A roster that begins anew,
-although somebody has seen an earlier one, says that the tuples of all before are out of date. One that goes on with an
-older state, because a primary was forced, learns from whoever enters which epochs were opened meanwhile.
+An epoch is *opened* when all its members have taken its tuples over; no member acts in it before. So tuples of an epoch
+before the last opened one are out of date; if members have only such tuples, the space is lost. A roster that begins
+anew, although a member has seen an earlier one, says that all earlier tuples are out of date. A roster that goes on
+with an older state, because a primary was forced, learns from entering members which epochs were opened meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MEMBERS_MAX = 1_000
 
 class Enter(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """``worker`` is the number that this member's operations carry, drawn when it opened the space. ``holds``: it keeps
-    tuples. ``settings`` must be alike at all members."""
+    tuples. ``settings`` must be the same at all members."""
 
     member: Number
     worker: Number
@@ -50,7 +50,7 @@ class RosterEntry(msgspec.Struct, frozen=True, array_like=True):
     worker: Number
     holds: bool
     since: Number = 0
-    """The epoch in which it entered: another one than before says that it was struck off meanwhile."""
+    """The epoch in which it entered: if it changes, the member was struck off meanwhile."""
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):

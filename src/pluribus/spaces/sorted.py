@@ -69,7 +69,7 @@ class Sorted:
             self._firsts[at] = piece[0]
 
     def since(self, key: Any) -> Iterator[Any]:
-        """Those that are not below ``key``."""
+        """The keys that are not below ``key``."""
         at = max(bisect_right(self._firsts, key) - 1, 0)
         for number in range(at, len(self._pieces)):
             piece = self._pieces[number]

@@ -1,4 +1,5 @@
-"""Templates: which tuples are meant. A field of a template is a value, a type, several types, or anything.
+"""A template describes the tuples that it matches. A field of a template is a value, a type, several types, or
+anything.
 
 A template of a tuple has as many fields as the tuples that it matches. A template of an entry names a class, which
 matches its subclasses too, and the fields that are given. A *condition* may be added, in the filter language, over the
@@ -41,8 +42,9 @@ ANYTHING = Wanted()
 
 
 class Template(msgspec.Struct, frozen=True, array_like=True):
-    """What travels. ``of`` is the class of an entry, and ``names`` are the fields that are given; for a tuple both are
-    empty, and ``fields`` has its whole length. Arity ``ARITY_ANY`` without a class: every tuple and entry."""
+    """A template as it travels. ``of`` is the class of an entry, and ``names`` are the fields that are given; for a
+    tuple both are empty, and ``fields`` has its whole length. Arity ``ARITY_ANY`` without a class: every tuple and
+    entry."""
 
     arity: int
     fields: tuple[Wanted, ...] = ()
@@ -51,7 +53,7 @@ class Template(msgspec.Struct, frozen=True, array_like=True):
     where: bytes = b""
 
     def matches(self, item: Item) -> bool:
-        """Whether an item is meant: the plain way, which the index must agree with."""
+        """True if the template matches an item: the plain way, with which the index must agree."""
         return self.matches_fields(item) and (not self.where or predicate_of(self.where)(condition_view(item)))
 
     def matches_fields(self, item: Item) -> bool:
@@ -78,7 +80,8 @@ def _fits(want: Wanted, field: FieldValue) -> bool:
 
 def template_of(given: Any, where: str = "", *, all_allowed: bool = False) -> Template:
     """A template as a program writes it: a tuple, a registered class, or an object of one in which ``None`` is left
-    open. With ``all_allowed``, ``None`` is everything there is. ``BadInput`` says what is wrong with it."""
+    open. With ``all_allowed``, ``None`` as the whole template matches every tuple and entry. ``BadInput`` says what is
+    wrong with it."""
     if given is None and all_allowed:
         return Template(ARITY_ANY, where=condition_of(where))
     if isinstance(given, tuple | list):

@@ -1,8 +1,8 @@
 """How a tuple travels and is kept: each field as the name of its type and its bytes.
 
-Two values are equal in a space if they are of the same type and have the same bytes. So a server, a keeper or a
-replica compares values of classes that it has never heard of, and ``1``, ``1.0`` and ``True`` are three values.
-Dictionaries and sets are put in order first. Nothing is pickled.
+Two values are equal in a space if they are of the same type and have the same bytes. So a server, a keeper or a replica
+can compare values of classes that it does not know, and ``1``, ``1.0`` and ``True`` are three values. Dictionaries and
+sets are put in order first. Nothing is pickled.
 
 An *entry* is an instance of a registered class (``pluribus.register``): its fields have names, and ``of`` is its class
 followed by the registered classes that it comes from, so that a template of a base class matches it.
@@ -22,10 +22,10 @@ from ..core.errors import BadBody, BadInput, MalformedFrame, TooLarge
 from ..wire.bodies import Opaque, array_header, decode_bodies, registered_name, type_of
 
 TUPLE_BYTES_MAX = 1 << 20
-"""Of one tuple, encoded. Tuples are matched by content, so all of it is in memory."""
+"""Bytes of one encoded tuple. Tuples are matched by content, so all of it is in memory."""
 FIELDS_MAX = 255
 CLASS = "@"
-"""In front of the name of a registered class, where types are named."""
+"""The prefix of the name of a registered class, where types are named."""
 BASE = "<"
 """Between the name of a class and that of its base."""
 
@@ -46,7 +46,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size(self) -> int:
-        """Bytes that it stands for, about."""
+        """Its size in bytes, about."""
         return sum(len(field.raw) + len(field.kind) for field in self.fields) + 64
 
 
@@ -91,7 +91,7 @@ def _class_name(cls: type) -> str | None:
 
 
 def field_of(value: Any) -> FieldValue:
-    """A value as it travels. ``BadBody`` says what cannot, and what to do about it."""
+    """Encode a value. ``BadBody`` names the part that cannot be encoded, and the remedy."""
     kind = PLAIN.get(value.__class__)
     if kind is None:
         kind = _class_name(value.__class__)
@@ -114,7 +114,7 @@ def _unsendable(value: Any) -> BadBody:
 
 
 def value_of(field: FieldValue) -> Any:
-    """The value again; ``Opaque`` if its class is not registered here."""
+    """Decode a value; ``Opaque`` if its class is not registered here."""
     kind = field.kind
     if kind[0] != CLASS:
         made = _MADE_OF.get(kind)
@@ -124,12 +124,12 @@ def value_of(field: FieldValue) -> Any:
 
 
 def plain_of(field: FieldValue) -> Any:
-    """What a condition sees: an object of a class as a mapping of its fields."""
+    """The value that a condition sees: an object of a class as a mapping of its fields."""
     return _decode(field.raw)
 
 
 def item_of(written: Any) -> Item:
-    """A tuple or an entry as it travels. ``BadInput`` for anything else, ``BadBody`` for a value that cannot travel."""
+    """Encode a tuple or an entry. ``BadInput`` for any other object, ``BadBody`` for a value that cannot be encoded."""
     if written.__class__ is tuple or written.__class__ is list:
         if not written:
             raise BadInput("a tuple of no fields cannot be found again: give it at least one")
@@ -153,14 +153,14 @@ def item_of(written: Any) -> Item:
 
 @lru_cache(maxsize=4_096)
 def field_names(cls: type) -> tuple[str, ...]:
-    """Of a registered class, in their order."""
+    """The fields of a registered class, in their order."""
     if issubclass(cls, msgspec.Struct):
         return cls.__struct_fields__
     return tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
 
 def written_of(item: Item) -> Any:
-    """The tuple or the entry again. An entry of a class that is not registered here is an ``Opaque``."""
+    """Decode a tuple or an entry. An entry of a class that is not registered here is an ``Opaque``."""
     if not item.of:
         return tuple(map(value_of, item.fields))
     name = item.of[1:].partition(BASE)[0]
@@ -179,7 +179,7 @@ def _opaque(value: Any) -> Any:
 
 
 def is_of(kind: str, wanted: str) -> bool:
-    """Whether a type is the wanted one, or a class that comes from it."""
+    """True if a type is the wanted one, or a class that comes from it."""
     if kind == wanted:
         return True
     if not kind or kind[0] != CLASS or wanted[0] != CLASS:
@@ -188,6 +188,6 @@ def is_of(kind: str, wanted: str) -> bool:
 
 
 def condition_view(item: Item) -> dict[str, Any]:
-    """What a condition sees: the fields of an entry by name, those of a tuple as ``f0``, ``f1``, …"""
+    """The fields that a condition sees: those of an entry by name, those of a tuple as ``f0``, ``f1``, …"""
     names: Sequence[str] = item.names or [f"f{at}" for at in range(len(item.fields))]
     return {name: plain_of(field) for name, field in zip(names, item.fields, strict=True)}

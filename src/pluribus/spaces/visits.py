@@ -1,8 +1,10 @@
-"""What a client asks of its member about spaces of the kinds *views* and *partitioned*, of which only members are part.
+"""Questions of a client to its member about spaces of the kinds *views* and *partitioned*, of which only members are
+part.
 
-The member takes part in the space for its clients. What a client takes is kept for it by the member until it says that
-it has it (``VisitSettle``); if its connection breaks before, the tuples are written again. So a take may be asked for
-again after a break, and nothing is lost with a client. Writes may not: whoever asks is told that nobody knows.
+The member takes part in the space for its clients. The member keeps the tuples that a client takes until the client
+acknowledges them (``VisitSettle``); if its connection breaks before, the tuples are written again. So a take may be
+repeated after a break, and no tuple is lost with a client. A write may not be repeated: after a break it is
+``Uncertain``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from .words import FOR_EVER_US, MANY_MAX, Microseconds, Number
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)]
 Items = Annotated[list[Item], msgspec.Meta(max_length=MANY_MAX)]
 Name = tuple[Number, Number]
-"""Of a tuple: the worker that wrote it, and the number that it has there."""
+"""The name of a tuple: the worker that wrote it, and the number that it has there."""
 
 
 class SpacePlace(msgspec.Struct, frozen=True, array_like=True):
@@ -47,7 +49,7 @@ class VisitWrite(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class VisitTake(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Take what is there within ``wait_s``. Without ``write`` it is kept under the number ``token`` until
+    """Take the matches that are there within ``wait_s``. Without ``write`` it is kept under the number ``token`` until
     ``VisitSettle``; with it the match is replaced by it, at once."""
 
     place: SpacePlace
@@ -61,8 +63,8 @@ class VisitTake(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class VisitSettle(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """The client has what was taken; or nobody waits for it any more, and it is written again. The answer: whether it
-    was still kept for the client."""
+    """The client has the taken tuples; or its caller has given up, and they are written again. The answer: true if they
+    were still kept for the client."""
 
     token: Number
     has: bool
@@ -88,7 +90,7 @@ class VisitCount(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class VisitRelet(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Let the lease of a tuple begin anew, or end. The answer is its name from now on."""
+    """Renew or end the lease of a tuple. The answer is its new name."""
 
     place: SpacePlace
     name: Name
@@ -98,7 +100,7 @@ class VisitRelet(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class VisitFlush(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Answered when all that the member has written and taken is where it belongs."""
+    """Answered when every write and take of the member is done where the tuples are kept."""
 
     place: SpacePlace
 

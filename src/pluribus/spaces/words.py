@@ -1,8 +1,8 @@
-"""Everything that is said to a replicated space, and what it answers: commands, questions, outcomes.
+"""The vocabulary of a replicated space: commands, questions, outcomes.
 
 Commands are ordered, and each is done once. Questions change nothing. Numbers of tuples say which is older; they are
-the names of leases, too. A *consumer* is one take that waits, a *registration* one ``notify``; whoever makes one draws
-its number. ``transaction`` 0 is none.
+the names of leases, too. A *consumer* is one take that waits, a *registration* one ``notify``; the caller draws its
+number. ``transaction`` 0 is none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Microseconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 FOR_EVER_US = 0
 """The lease of a tuple that stays until it is taken."""
 MANY_MAX = 10_000
-"""Tuples of one command, and of one answer."""
+"""Tuples in one command, and in one answer."""
 HAND_BACK_BYTES_MAX = 65_536
 
 
@@ -37,8 +37,8 @@ class Write(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class Take(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Take up to ``most`` tuples. If there is none: with ``wait`` the take stands in line as ``consumer``, which
     belongs to ``owner`` and ends when that is silent for ``owner_lease_us``. ``if_exists``: wait only while a match is
-    hidden by a transaction. ``keep``: read it and lock it for the transaction. ``write`` is written in its place, in
-    the same command, if it is taken at once."""
+    hidden by a transaction. ``keep``: read it and lock it for the transaction. ``write`` is written in the place of the
+    taken tuple, in the same command, if a match is taken at once."""
 
     template: Template
     most: Annotated[int, msgspec.Meta(ge=1, le=MANY_MAX)] = 1
@@ -54,7 +54,7 @@ class Take(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A waiting take takes what it was given, or gives up if it was given nothing. Either way it is over."""
+    """A waiting take takes the tuple that it was given, or gives up if it was given none. Either way it is over."""
 
     consumer: Number
     write: list[Item] = []
@@ -75,8 +75,8 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Notify(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Remember every tuple that is written from now on and matches, for whoever made the registration. ``again``: also
-    those that become visible again."""
+    """Remember every matching tuple that is written from now on, for the registration. ``again``: also tuples that
+    become visible again."""
 
     registration: Number
     template: Template
@@ -87,7 +87,7 @@ class Notify(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Events of a registration up to this one were dealt with. ``lease_us``, if given, renews its lease."""
+    """Events of a registration up to this one are acknowledged. ``lease_us``, if given, renews its lease."""
 
     registration: Number
     sequence: Number
@@ -108,25 +108,25 @@ class Join(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """What the transaction wrote is there, and what it took is gone."""
+    """The transaction is committed: tuples that it wrote are there, and tuples that it took are gone."""
 
     transaction: Number
 
 
 class Abort(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """As if the transaction had not been."""
+    """The transaction is aborted: as if it had not been."""
 
     transaction: Number
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """The transaction does not end by its lease any more: whoever coordinates it decides."""
+    """The transaction does not end by its lease any more: its coordinator decides."""
 
     transaction: Number
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """A waiting take is given up; what it was given comes back."""
+    """A waiting take is given up; the tuple that it was given comes back."""
 
     consumer: Number
 
@@ -136,7 +136,7 @@ Command = Write | Take | Finish | Renew | Cancel | Notify | Seen | Forget | Join
 
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The oldest tuples that match and are younger than ``after``; without ``after``, the one that a take would get.
-    With ``transaction`` also those that it has written; none is locked."""
+    With ``transaction``, tuples that it has written are included; none is locked."""
 
     template: Template
     most: Annotated[int, msgspec.Meta(ge=1, le=MANY_MAX)] = 1
@@ -145,27 +145,27 @@ class Find(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Count(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """How many match. With ``transaction`` also those that it has written."""
+    """How many match. With ``transaction``, tuples that it has written are included."""
 
     template: Template
     transaction: Number = 0
 
 
 class Events(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """What a registration has, after an event."""
+    """The events of a registration that come after a given one."""
 
     registration: Number
     after: Number = 0
 
 
 class Exists(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Whether a match is there but hidden or locked by a transaction."""
+    """True if a match is there but hidden or locked by a transaction."""
 
     template: Template
 
 
 class Look(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """How much is in the space."""
+    """The size of the space."""
 
 
 Question = Find | Count | Events | Exists | Look
@@ -183,7 +183,8 @@ class Written(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """``left_us``: what the lease of each has left, ``FOR_EVER_US`` for no end; empty if none of them has an end."""
+    """The taken tuples. ``left_us``: the rest of the lease of each, ``FOR_EVER_US`` for no end; empty if none of them
+    has an end."""
 
     numbers: list[int]
     items: list[Item]
@@ -197,7 +198,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Nothing(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """No match. ``hidden``: there is one, which a transaction hides or locks."""
+    """No match. ``hidden``: a transaction hides or locks one."""
 
     hidden: bool = False
 
@@ -212,7 +213,7 @@ class Leased(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """What was named is over: ``lease``, ``transaction``, ``registration`` or ``consumer``."""
+    """The named thing is over: ``lease``, ``transaction``, ``registration`` or ``consumer``."""
 
     what: str
 
@@ -231,7 +232,7 @@ class Happened(msgspec.Struct, frozen=True, array_like=True):
 
 class Told(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """Events of a registration in their order. ``missed``: so many before the first of them were dropped. ``seen``: the
-    last one that was dealt with. ``lease_us``: what its lease has left."""
+    last event that was acknowledged. ``lease_us``: the rest of its lease."""
 
     events: list[Happened]
     missed: int
@@ -289,7 +290,7 @@ def _takes(data: bytes, space: str) -> list[Need]:
 
 
 def _finishes(data: bytes, space: str) -> list[Need]:
-    """Whatever the take that waits needed was asked for when it began."""
+    """A waiting take needs the rights that were checked when it began."""
     command = command_of(data)
     assert isinstance(command, Finish)
     return [("space", space, "write")] if command.write else [("space", space, "take|read")]
@@ -335,4 +336,4 @@ LIST_RIGHTS = MachineRights(
     identified=True,
     single="spaces",
 )
-"""The list of spaces: whoever may use one may write there that it is there."""
+"""The list of spaces: a program that may use a space may enter that space in the list."""

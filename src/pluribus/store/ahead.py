@@ -13,15 +13,15 @@ import os
 from contextlib import suppress
 
 PAGE_BYTES = 8_192
-"""Of a new database. A row is a batch of events: in larger pages it is written and read with fewer calls; but a commit
-writes at least two or three of them."""
+"""The page size of a new database. A row is a batch of events: in larger pages it is written and read with fewer calls;
+but a commit writes at least two or three pages."""
 CHECKPOINT_BYTES = 8 << 20
-"""SQLite's log is copied into the database when it has so much in its pages."""
+"""Bytes of pages in SQLite's log at which it is copied into the database."""
 SLACK_BYTES = 1 << 20
-"""The commit that makes it so much, and the next, which has it copied, may be large ones."""
+"""Room for the commit that reaches that size, and for the next one, which copies the log: both may be large."""
 FRAME_HEAD_BYTES, LOG_HEAD_BYTES = 24, 32
 AFTER_COMMITS = 32
-"""A store that is opened and hardly written to need not be given 9 MB."""
+"""Commits before the room is made: a store that is opened and hardly written to need not be given 9 MB."""
 ZEROS = bytes(1 << 20)
 
 
@@ -30,8 +30,8 @@ def room_bytes(page_bytes: int) -> int:
 
 
 def make_room(path: str, page_bytes: int) -> None:
-    """Lengthen the log of the database at ``path``. It is a matter of speed only: a disk without the room says so to
-    whoever writes next."""
+    """Lengthen the log of the database at ``path``. It only makes commits faster: a full disk is reported by the next
+    write."""
     with suppress(OSError):
         log = os.open(f"{path}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
         try:

@@ -1,8 +1,8 @@
-"""What a place for bytes must do, blocking; one thread uses it at a time.
+"""The interface of a store's backend. Its calls block; one thread uses it at a time.
 
 Every record carries a checksum that covers its place as well as its bytes, so that a row which turns up where another
-belongs is as damaged as one with a flipped bit. Where a log ends is a record, too: rows that are missing at the end are
-told from rows that were never written.
+belongs is as damaged as one with a flipped bit. The end of a log is a record, too: so missing rows at the end are
+distinguished from rows that were never written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ POSITIONS_MAX = 1 << 40
 
 
 class Reader(Protocol):
-    """A second look at a store from another thread, which waits for nobody: it sees what is committed."""
+    """A second connection to a store, for another thread, which blocks nobody: it sees committed data."""
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]: ...
 
@@ -30,18 +30,18 @@ class Backend(Protocol):
     """Writes gather until ``commit``, which returns when all of them would survive a loss of power."""
 
     embedded: bool
-    """Whether nothing but the disk is between it and a commit: no network, no server."""
+    """True if only the disk is between the backend and a commit: no network, no server."""
     laden: bool
-    """Whether the next commit has more to do than to write what it is given."""
+    """True if the next commit has more to do than to write its changes."""
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Raises ``BadInput`` for a change that does not fit the log, ``Unavailable`` for what the disk says, and
-        ``Damaged`` if the store's structure is, so that no write will help. After each, roll back."""
+        """Raises ``BadInput`` for a change that does not fit the log, ``Unavailable`` for an error of the disk, and
+        ``Damaged`` if the store's structure is damaged, so that no write will help. After each of them, roll back."""
 
     def commit(self) -> None: ...
 
     def rollback(self) -> None:
-        """Forget what was not committed; the store is as it was."""
+        """Forget changes that were not committed."""
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]: ...
 
@@ -50,10 +50,11 @@ class Backend(Protocol):
     def bounds(self, log: str) -> Bounds: ...
 
     def renew(self, changes: Sequence[Change]) -> str:
-        """Set everything aside and begin anew with these changes, committed; where the old store is."""
+        """Set everything aside and begin a new store with these changes, committed; returns the path of the old
+        store."""
 
     def reader(self) -> Reader | None:
-        """For another thread; None if the store cannot be read from two."""
+        """A reader for another thread; None if two threads cannot read the store."""
 
     def close(self) -> None: ...
 
@@ -71,7 +72,7 @@ def bounds_sum(log: str, start: int, end: int) -> int:
 
 
 def bounds_after(change: Append | Cut | Trim | Restart | Repair | Replace, now: Bounds) -> Bounds:
-    """The bounds of a log when this is done, or ``BadInput`` if it cannot be done."""
+    """The bounds of a log after this change; ``BadInput`` if the change is impossible."""
     start, end, log = now.start, now.end, change.log
     if isinstance(change, Append):
         if change.at is not None and change.at != end:

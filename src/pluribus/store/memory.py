@@ -40,7 +40,7 @@ class MemoryBackend:
             self._undo.append(self.apply(change))
 
     def apply(self, change: Change) -> Undo:
-        """Make one change at once; what is returned takes it back, if later ones were taken back before."""
+        """Make one change at once; returns a function that takes it back, if later ones were taken back before."""
         if isinstance(change, (Put, Delete)):
             return self._set(change.key, change.value if isinstance(change, Put) else None)
         log = self.logs.setdefault(change.log, _Log())

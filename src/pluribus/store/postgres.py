@@ -1,4 +1,4 @@
-"""A store on a PostgreSQL server, for those who have one and its backups already.
+"""A store on a PostgreSQL server, for sites that run one with backups already.
 
 One row of the table ``fence`` says which process may write: its epoch, and how many commits it made. Every transaction
 counts itself there under the epoch of its process, or fails. A process takes over by raising the epoch, which waits for
@@ -6,7 +6,7 @@ a commit that is under way, so a commit of the old one is either there before th
 wakes up to ``Fenced``). So that two processes do not take over from each other all the time, the active one holds an
 advisory lock as long as its session lives, and the others stand by.
 
-The count also answers what a lost connection leaves open: whether the last commit happened.
+The count also says, after a lost connection, whether the last commit was done.
 
 Statements gather and travel together, so that a commit is one round trip. psycopg is loaded when it is needed.
 """
@@ -110,10 +110,11 @@ class PostgresBackend(Tables):
     def __repr__(self) -> str:
         return f"the schema {self._schema} of {self._connection_name()}"
 
-    # The connection, and who may write through it.
+    # The connection, and the right to write.
 
     def _connect(self) -> None:
-        """A session that waits for the disk at every commit, and that the server gives up soon after we are gone."""
+        """A session that waits for the disk at every commit, and that the server ends soon after this process is
+        gone."""
         db = self._psycopg.connect(
             self._dsn, autocommit=True, connect_timeout=10, keepalives_idle=5, keepalives_interval=2, keepalives_count=3
         )
@@ -152,18 +153,18 @@ class PostgresBackend(Tables):
         self._epoch, self._commits = _one(db.execute(raised))
 
     def _reconnect(self) -> None:
-        """After a lost connection: nobody else may have come between."""
+        """Reconnect after a lost connection: no other process may have written in between."""
         self.close()
         try:
             self._connect()
             self._go_on()
         except BaseException:
-            self.close()  # what has no lock must not write, and does not know the count
+            self.close()  # without the lock it must not write, and does not know the count
             raise
 
     def _go_on(self) -> None:
-        """With the lock in hand: the server may not have noticed yet that the last session was lost, and while that one
-        lives, its commit may still come."""
+        """Go on with the lock held. The server may not have noticed yet that the last session was lost, and while that
+        session lives, its commit may still come."""
         db = self._live()
         held = _one(db.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (f"pluribus write {self._schema}",)))[0]
         epoch, commits = _one(db.execute("SELECT epoch, commits FROM fence"))
@@ -201,7 +202,7 @@ class PostgresBackend(Tables):
             self._flush()
         except self._psycopg.OperationalError:
             if not self._live_or_lost():
-                self._reconnect()  # raises what keeps us from knowing
+                self._reconnect()  # raises the error that keeps us from knowing
                 if self._commits == expected:
                     return
             raise
@@ -244,7 +245,7 @@ class PostgresBackend(Tables):
         self._flush()
         return number
 
-    # Questions: what was gathered before them is seen by them.
+    # Questions: they see the changes that were gathered before them.
 
     def _asked(self, statement: str, arguments: tuple[Any, ...]) -> list[Any]:
         if not self._open and not self._live_or_lost():
@@ -270,7 +271,7 @@ class PostgresBackend(Tables):
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """The server's complaint as one sentence of ours."""
+        """The server's error as one sentence of ours."""
         try:
             yield
         except self._psycopg.Error as error:
@@ -280,7 +281,7 @@ class PostgresBackend(Tables):
             raise Unavailable(f"{self} cannot {what} ({words}): look at the server and its log") from None
 
     def _connection_name(self) -> str:
-        """The server without its password."""
+        """The address of the server, without its password."""
         told = self._psycopg.conninfo.conninfo_to_dict(self._dsn)
         return f"{told.get('host', 'local')}:{told.get('port', 5432)}/{told.get('dbname', '')}"
 

@@ -1,11 +1,11 @@
-"""Copies of a SQLite store: one that is taken while the store is written to, and what can be read of a copy.
+"""Copies of a SQLite store: copying while the store is written to, and reading the readable part of a copy.
 
-A copy is taken with SQLite's own means, in one reading transaction, by any process: whoever writes goes on. It is
-marked as a copy, because a store that is put back to an older state must not go on under its old name.
+A copy is taken with SQLite's own means, in one reading transaction, by any process, while writers go on. It is marked
+as a copy, because a store that is restored to an older state must not go on under its old name.
 
 Reading is patient. A row is looked for at its place, and if it is not found there, by going through the whole table: a
-flipped bit in one key hides the rows around it from a search, but not from whoever reads them all. What is read was
-written there: every row and value has its checksum.
+flipped bit in one key hides the rows around it from a search, but not from a scan of the whole table. Every row and
+value that is returned is as it was written: each has its checksum.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _SUM_MASK = (1 << 32) - 1
 
 
 def copy_store(store: str, to: str) -> int:
-    """Copy a store to a file that is not there yet, marked as a copy; its bytes. ``Unavailable`` says why not."""
+    """Copy a store to a file that is not there yet, marked as a copy; returns its bytes. ``Unavailable`` says why
+    not."""
     if not os.path.exists(store):
         raise Unavailable(f"there is no store {store}: name the file that the keeper was started with")
     if os.path.lexists(to):
@@ -63,7 +64,7 @@ def _sync(path: str) -> None:
 
 
 class Salvage:
-    """What can be read of a backup, a store that nobody uses, or one that was set aside. Close it."""
+    """Reads the readable part of a backup, of a store that is not in use, or of one that was set aside. Close it."""
 
     def __init__(self, path: str) -> None:
         if not os.path.exists(path):
@@ -83,19 +84,19 @@ class Salvage:
         self._hidden: dict[int, bytes] | None = None
 
     def get(self, key: str) -> bytes | None:
-        """None also if it cannot be read."""
+        """The value; None if there is none, or if it cannot be read."""
         try:
             found = self._db.execute("SELECT sum, value FROM keys WHERE key = ?", (key,)).fetchone()
         except sqlite3.Error:
             found = None
-        if found is None:  # perhaps the search does not find it
+        if found is None:  # a damaged key may hide it from the search
             found = next(((s, v) for k, s, v in self._all("SELECT key, sum, value FROM keys") if k == key), None)
         if found is None or not isinstance(found[1], bytes) or value_sum(key, found[1]) != found[0]:
             return None
         return found[1]
 
     def bounds(self, log: str) -> tuple[int, int]:
-        """As written down, and what was appended since; else as the rows say."""
+        """The bounds as recorded, with later appends; else as the rows show them."""
         number, start, stop, known = self._log(log)
         if known:
             while list(self.rows(log, stop, stop + 1)) != [None]:
@@ -127,7 +128,7 @@ class Salvage:
         return 1, 0, 0, False  # the first log that a store had, and mostly the only one
 
     def _found(self, number: int, log: str, at: int) -> bytes | None:
-        """A row that a search does not find."""
+        """A row that a search does not find, found by a scan."""
         if self._hidden is None:
             self._hidden = {
                 found & _MASK: row
@@ -141,13 +142,14 @@ class Salvage:
         return self._hidden.get(at)
 
     def _all(self, statement: str) -> Iterator[Sequence[object]]:
-        """Everything, up to where the file cannot be read."""
+        """Every row, up to the place where the file cannot be read."""
         with suppress(sqlite3.Error):
             yield from self._db.execute(statement)
 
 
 def build_store(path: str, values: Mapping[str, bytes], log: str, start: int, rows: Iterable[bytes | None]) -> int:
-    """A new store with these values and this log; where a row is None it stays missing. How many are."""
+    """A new store with these values and this log; where a row is None it stays missing. Returns how many are
+    missing."""
     missing = 0
     with closing(SqliteBackend(path)) as backend:
         backend.write([Restart(log, start)])

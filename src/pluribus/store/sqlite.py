@@ -1,17 +1,17 @@
 """The embedded store: one SQLite file, write-ahead log, full synchronisation: committed is on disk.
 
 Rows carry a checksum of their own, because a disk can flip a bit without SQLite noticing; a row that does not match is
-read as None, reported by the caller and repaired from elsewhere. Nothing is deleted because it looks wrong.
+read as None, reported by the caller and repaired from another keeper. No data is deleted because it looks damaged.
 
 SQLite itself drops the end of its write-ahead log in silence when a checksum in it is wrong. Beside the file there is
 therefore a *mark*: how many commits were acknowledged. It is written after each of them and not synchronised, so it may
 be old, but never ahead of the truth; a file with fewer commits than its mark has lost some, and says so in ``Bounds``.
 The mark is also the lock that keeps a second process out. A file that is gone, or empty, although its mark counts
-commits is refused: only who says ``fresh`` begins anew, and what is there is set aside.
+commits is refused: only ``fresh`` begins a new store, and the old files are set aside.
 
-A bit that flips in SQLite's own structure, as in the key of a row, hides rows that are there, and what is put back is
-not found either. A repair is therefore read again. It, and every write that SQLite refuses because the file is
-malformed, ends with ``Damaged``; ``renew`` then sets the file aside and begins another.
+A bit that flips in SQLite's own structure, as in the key of a row, hides existing rows, and a repaired row is not found
+either. A repair is therefore read again. It, and every write that SQLite refuses because the file is malformed, ends
+with ``Damaged``; ``renew`` then sets the file aside and begins another.
 
 A commit that only appends writes nothing but its rows, which carry the number of the commit above their checksum: the
 last row tells where its log ends and how many commits there were. Both are written down with every other commit, and
@@ -19,8 +19,8 @@ before SQLite copies its log into the database, so that a page of the database t
 of the log. If it is one row, which is the usual case, the statement that inserts it is the whole transaction.
 
 The file says whose it is (``application_id``) and in which version (``user_version``, major * 1,000 + minor): a minor
-adds what older releases may ignore; an older major is brought up to date when it is opened; a later one is refused, and
-so is a database of another program.
+version adds parts that older releases may ignore; an older major is brought up to date when it is opened; a later one
+is refused, and so is a database of another program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .tables import MAJOR, MINOR, VERSION, Stored, Tables, checked
 
 APPLICATION_ID = int.from_bytes(b"Plrb", "big")
 BACKUP_ID = int.from_bytes(b"PlrB", "big")
-"""Of a copy, which must not be used as a store."""
+"""The mark of a copy, which must not be used as a store."""
 POSITION_BITS = 40
 """A row's key is the number of its log above so many bits of position: appending goes to the end of a table."""
 _MASK = (1 << POSITION_BITS) - 1
@@ -58,10 +58,10 @@ _SUM_BITS = 32
 _SUM_MASK = (1 << _SUM_BITS) - 1
 _COMMIT_MASK = (1 << 31) - 1
 _PAGES_MORE = 2
-"""Pages that an append touches besides those that are full of its rows."""
+"""Pages that an append changes besides those that are full of its rows."""
 READER_CACHE_KIB = 512
-"""What is read is mostly not read again: few pages, which stay in the processor's cache, are worth more than many. A
-row of 112 kB costs 82 us, and 95 with the 2 MB that SQLite takes by itself."""
+"""SQLite's page cache. Rows are mostly read only once: few pages, which stay in the processor's cache, are better than
+many. A row of 112 kB costs 82 us, and 95 with the 2 MB that SQLite takes by itself."""
 _INSERT = "INSERT INTO rows VALUES (?, ?, ?)"
 _SELECT = "SELECT at, sum, row FROM rows WHERE at >= ? AND at < ?"
 
@@ -70,8 +70,8 @@ _Run = Callable[[str, tuple[int, int]], sqlite3.Cursor]
 
 
 class SqliteBackend(Tables):
-    """``path`` is a file, made if it is not there; ``:memory:`` keeps nothing. ``fresh``: begin anew where a store was,
-    which is gone or cannot be read; whatever is left of it is set aside."""
+    """``path`` is a file, made if it is not there; ``:memory:`` keeps nothing. ``fresh``: begin a new store in the
+    place of one that is gone or cannot be read; the rest of the old one is set aside."""
 
     embedded = True
 
@@ -83,15 +83,15 @@ class SqliteBackend(Tables):
             self._give_up()
         self._room_at = -1
         self._unbegun: list[_Row] | None = None
-        """While a transaction is open that SQLite has not been told of: the row that it will begin with, if any."""
+        """While a transaction is open of which SQLite does not know yet: the row with which it will begin, if any."""
         self._unsaved: set[str] = set()
-        """Logs that end behind what is written down of them."""
+        """Logs whose end is later than recorded."""
         self._recorded = 0
-        """How many commits are written down."""
+        """The recorded number of commits."""
         self._ahead_bytes = 0
-        """What SQLite's log has in its pages, about."""
+        """Bytes of pages in SQLite's log, about."""
         self._full = False
-        """Whether it had so much when the transaction began that it is copied into the database at the end."""
+        """True if the log was so large when the transaction began that it is copied into the database at its end."""
         self._open_file()
 
     def _open_file(self) -> None:
@@ -111,7 +111,7 @@ class SqliteBackend(Tables):
             raise
 
     def renew(self, changes: Sequence[Change]) -> str:
-        """Set the file aside and begin another with these changes; where the old one is."""
+        """Set the file aside and begin another with these changes; returns the path of the old one."""
         path = str(self._path)
         if path == ":memory:":
             raise Unavailable("a store in memory cannot be set aside: name a file")
@@ -136,12 +136,12 @@ class SqliteBackend(Tables):
         return where
 
     def forget(self, log: str, at: int) -> None:
-        """For a copy of a damaged store: a row that is missing there is missing here."""
+        """For a copy of a damaged store: mark a row as missing here, because it is missing there."""
         self._changed.add(log)
         self._remove(self._log(log).id, at, at + 1)
 
     def _give_up(self) -> None:
-        """What is in the place of a store that begins anew, unless that can be read."""
+        """Set aside the files in the place of a store that begins anew, unless the store can be read."""
         path = str(self._path)
         if path == ":memory:":
             return
@@ -183,7 +183,7 @@ class SqliteBackend(Tables):
         except sqlite3.Error as error:
             raise _complaint(self._path, "be written", error) from None
         if self._full:
-            with suppress(sqlite3.Error):  # it is committed all the same; a disk that is full says so to the next
+            with suppress(sqlite3.Error):  # it is committed all the same; a full disk is reported by the next write
                 self._checkpoint()
         self._note()
         if self._commits == self._room_at:
@@ -240,7 +240,7 @@ class SqliteBackend(Tables):
         except sqlite3.DatabaseError as error:
             if not _is_broken(error):
                 raise
-            self._commits, self.unsure = marked or 0, True  # what can be read is; writing will say the rest
+            self._commits, self.unsure = marked or 0, True  # readable data can be read; writing will report the rest
         if marked and not self._commits:
             raise _gone(self._path, marked, "is as new")
         if self._mark is not None and self._commits and (marked is None or marked > self._commits):
@@ -268,7 +268,7 @@ class SqliteBackend(Tables):
         self._full = self.laden
 
     def _begun(self) -> sqlite3.Connection:
-        """For a statement of the transaction that is open, if one is."""
+        """Run for a statement of the transaction that is open, if there is one."""
         if self._unbegun is not None:
             rows, self._unbegun = self._unbegun, None
             self._db.execute("BEGIN IMMEDIATE")
@@ -279,7 +279,8 @@ class SqliteBackend(Tables):
         return self._begun().execute(statement, given)
 
     def _due(self) -> set[str]:
-        """An append alone says by its last row where the log ends; but not for longer than SQLite's log holds it."""
+        """The logs whose bounds must be saved. An append alone shows by its last row where the log ends; but not for
+        longer than SQLite's log keeps it."""
         if self._appended and not self._changed and not self._full:
             return set()
         return self._changed | self._appended | self._unsaved
@@ -301,14 +302,14 @@ class SqliteBackend(Tables):
             self._recorded = self._commits
 
     def _checkpoint(self) -> None:
-        """Copy SQLite's log into the database. Readers may keep it from copying all; then the rest comes next time."""
+        """Copy SQLite's log into the database. Readers may keep it from copying all; the rest is copied next time."""
         self._full = False
         _, logged, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._ahead_bytes = (logged - copied) * self._page_bytes
         self.laden = self._ahead_bytes >= CHECKPOINT_BYTES
 
     def _note(self) -> None:
-        """In the mark. It may lag: a disk that has no room for it does not undo a commit."""
+        """Write the mark. It may lag: a full disk does not undo a commit."""
         if self._mark is not None:
             try:  # noqa: SIM105 - of every commit: a context manager costs half as much as the write
                 self._mark.write(self._commits)
@@ -316,8 +317,8 @@ class SqliteBackend(Tables):
                 pass
 
     def _counted(self) -> int:
-        """Commits that are here: as it is written down, or as the last row of a log says. Logs whose last row says more
-        are written down with the next commit that counts itself, because behind that their rows tell nothing any more.
+        """The number of commits in this file: as recorded, or by the last row of a log. Logs whose last row has a
+        higher number are recorded with the next counted commit, because after it their rows prove nothing any more.
         """
         self._recorded = int(self._db.execute("SELECT number FROM state WHERE name = 'commits'").fetchone()[0])
         logs = self._db.execute("SELECT id, log FROM logs").fetchall()
@@ -326,8 +327,8 @@ class SqliteBackend(Tables):
         return self._recorded + max(later.values(), default=0)
 
     def _last(self, number: int) -> tuple[int, int]:
-        """The position of the last row of a log, and by how many commits it is later than what is written down; 0: it
-        is not, so what is written down holds."""
+        """The position of the last row of a log, and by how many commits it is later than the record; 0: it is not
+        later, so the record is right."""
         base = number << POSITION_BITS
         statement = "SELECT at, sum FROM rows WHERE at >= ? AND at <= ? ORDER BY at DESC LIMIT 1"
         try:
@@ -385,7 +386,7 @@ class SqliteBackend(Tables):
             if later and last >= stop:
                 return number, start, last + 1, bounds_sum(log, start, last + 1)
             if last >= stop and self._rows(number, log, stop, stop + 1) != [None]:
-                return number, start, stop, ~found[3]  # it was appended, and the count of commits says that nothing was
+                return number, start, stop, ~found[3]  # the row was appended, and the count of commits does not show it
         return found
 
     def _span(self, number: int) -> tuple[int | None, int | None]:
@@ -410,7 +411,7 @@ class SqliteBackend(Tables):
 
 
 class _Told:
-    """SQLite's complaint as one sentence of ours."""
+    """SQLite's error as one sentence of ours."""
 
     __slots__ = ("_path", "_what")
 
@@ -427,7 +428,7 @@ class _Told:
 
 
 def marked_commits(path: str | Path) -> int:
-    """What the mark beside a store counts; 0 if there is none."""
+    """The commits that the mark beside a store counts; 0 if there is none."""
     if not os.path.exists(f"{path}-mark"):
         return 0
     mark = Mark(f"{path}-mark")
@@ -445,8 +446,8 @@ def _gone(path: str | Path, marked: int, what: str) -> Damaged:
 
 
 def _is_broken(error: sqlite3.Error) -> bool:
-    """Whether SQLite says that the file is not what it wrote: malformed, no database, a key twice, a table gone."""
-    if isinstance(error, sqlite3.OperationalError):  # the disk, or who else uses the file
+    """True if SQLite reports that the file is not as it wrote it: malformed, no database, a key twice, a table gone."""
+    if isinstance(error, sqlite3.OperationalError):  # errors of the disk, or of other users of the file
         return "no such table" in str(error)
     return isinstance(error, sqlite3.IntegrityError) or type(error) is sqlite3.DatabaseError
 
@@ -471,7 +472,7 @@ class SqliteReader:
         self._numbers: dict[str, int] = {}
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
-        """Of these rows the caller knows that they were committed."""
+        """The caller knows that these rows were committed."""
         with _Told(self._path, "be read"):
             number = self._numbers.get(log)
             if number is None:
@@ -484,7 +485,7 @@ class SqliteReader:
 
 
 def selected(run: _Run, number: int, start: int, stop: int) -> Iterable[Stored]:
-    """The rows that can be had: where a page of the file is damaged, each one that is not on it."""
+    """The rows that can be read: where a page of the file is damaged, each row that is not on it."""
     base = number << POSITION_BITS
     try:
         found = run(_SELECT, (base | start, base | max(stop, 0))).fetchall()
@@ -503,7 +504,8 @@ def _sum_of(stored: object) -> int:
 
 
 def _copy_from_1(db: sqlite3.Connection) -> None:
-    """Version 1 had no record of a log's bounds, and checksums of the bytes alone; what was damaged stays damaged."""
+    """Migrate from version 1, which had no record of a log's bounds, and checksums of the bytes alone; damaged rows
+    stay damaged."""
 
     def sealed(was: int, row: object, now: int) -> int:
         return now if isinstance(row, bytes) and crc32(row) == was else now ^ 1

@@ -1,8 +1,8 @@
-"""A store in the tables of a database: what is the same for SQLite and PostgreSQL.
+"""A store in the tables of a database: the common part of SQLite and PostgreSQL.
 
-Three tables hold rows, keys and, for each log, where it starts and stops; a fourth counts commits. The bounds of a log
-are loaded once, changed in memory, and saved by the commit that they belong to, in the same transaction as its rows;
-a database that can tell them from the rows may save those of an append later.
+Three tables hold rows, keys and, for each log, its start and stop; a fourth counts commits. The bounds of a log are
+loaded once, changed in memory, and saved by the commit that they belong to, in the same transaction as its rows; a
+database that can tell them from the rows may save those of an append later.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Tables(ABC):
         self._known: dict[str, _Known] = {}
         self._changed: set[str] = set()
         self._appended: set[str] = set()
-        """Logs that got rows, and nothing else."""
+        """Logs that got rows, and no other change."""
         self._open = False
         self._repaired: dict[tuple[str, int], None] = {}
-        """Rows that were put back: one that is missed again was not found by somebody."""
+        """Rows that were repaired: if one is missing again, the search does not find it."""
         self.unsure = False
-        """Whether commits that this store once acknowledged are gone."""
+        """True if commits that this store once acknowledged are gone."""
         self.laden = False
 
     def write(self, changes: Sequence[Change]) -> None:
@@ -80,8 +80,8 @@ class Tables(ABC):
             self._repair(known, change)
 
     def _repair(self, known: _Known, change: Repair) -> None:
-        """And read it again, alone and among those before it: where the structure of a table is damaged, what was put
-        in is not found, or only by some."""
+        """Repair a row, and read it again, alone and among those before it: where the structure of a table is damaged,
+        a repaired row is not found, or only by some searches."""
         log, at = change.log, change.at
         again = (log, at) in self._repaired
         if self._rows(known.id, log, at, at + 1) == [None]:
@@ -114,7 +114,7 @@ class Tables(ABC):
         self._save(known.id, log, start, end, bounds_sum(log, start, end))
 
     def rollback(self) -> None:
-        self._repaired.clear()  # perhaps these were not
+        self._repaired.clear()  # perhaps the other changes were not
         self._known.clear()
         self._changed.clear()
         self._appended.clear()
@@ -166,7 +166,7 @@ class Tables(ABC):
             known = self._known[log] = _Known(number, Bounds(0, 0, not self.unsure))
         return known
 
-    # What a database does, each in its own words.
+    # Implemented by each database.
 
     @abstractmethod
     def _begin(self) -> None: ...
@@ -201,11 +201,11 @@ class Tables(ABC):
 
     @abstractmethod
     def _span(self, number: int) -> tuple[int | None, int | None]:
-        """The first and the last position of which there is a row."""
+        """The first and the last position that have a row."""
 
     @abstractmethod
     def _new(self, log: str, checksum: int) -> int:
-        """A number that no row has, for a new log."""
+        """A number without rows, for a new log."""
 
     @abstractmethod
     def _save(self, number: int, log: str, start: int, stop: int, checksum: int) -> None: ...

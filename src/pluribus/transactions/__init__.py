@@ -1,1 +1,1 @@
-"""Transactions over several machines of one log: which there are, and what became of them."""
+"""Transactions over several machines of one log: the list of transactions, with their states."""

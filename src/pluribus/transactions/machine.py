@@ -1,12 +1,11 @@
 """The list of transactions as a machine on the log host. Source: chapter on indirect communication, 6.4.1.
 
-Theory of operation
--------------------
-A transaction is committed by one command of the host (``Together``), which carries what is to be done in every queue,
-topic and space, and a ``Commit`` for this machine. All of them prepare, then all of them do it; or none.
+Theory of operation ------------------- A transaction is committed by one command of the host (``Together``), which
+carries the changes of every queue, topic and space, and a ``Commit`` for this machine. All of them prepare, then all of
+them apply the changes; or none.
 
-So most transactions are known here only from the moment in which they are done. One is known earlier if several
-processes act in it, or if somebody outside decides about it:
+So most transactions are known here only from the moment of their commit. A transaction is known earlier if several
+processes act in it, or if it is prepared for a decision from outside:
 
 ==============  ==============================================  =====================================
 state           what is here                                    how it ends
@@ -18,9 +17,9 @@ state           what is here                                    how it ends
 ``aborted``
 ==============  ==============================================  =====================================
 
-*Once.* What ended is remembered, so a commit that is asked for again, by whomever, is refused, with what became of it.
-*Whole.* What is put into a transaction counts its version up; a commit names the version that it has seen, and is
-refused if something came since. So nothing that somebody did in it is left out.
+*Once.* Ended transactions are remembered, so a repeated commit, by any process, is refused, with the outcome. *Whole.*
+Each action that is put into a transaction raises its version; a commit names the version that it has seen, and is
+refused if an action came since. So no action of any process is left out.
 
 Bounded: see the limits; at each the command is refused, with the remedy.
 """
@@ -52,11 +51,11 @@ from .words import (
 
 ACTING_MAX = 10_000
 ENDED_MAX = 100_000
-"""Ended ones that are remembered."""
+"""Ended transactions that are remembered."""
 PUT_BYTES_MAX = 16 << 20
-"""Of commands in one transaction."""
+"""Bytes of commands in one transaction."""
 ALL_BYTES_MAX = 256 << 20
-"""Of commands in all of them."""
+"""Bytes of commands in all of them."""
 ACTORS_MAX = 1_024
 SHARDS = 64
 MOVED = "others acted in the transaction meanwhile"
@@ -65,12 +64,12 @@ MOVED = "others acted in the transaction meanwhile"
 class Acting(msgspec.Struct, array_like=True):
     id: int
     lease_us: int
-    """From the last word on; 0: it is prepared."""
+    """The lease, from the last word on; 0: the transaction is prepared."""
     until_us: int
     since_us: int
     version: int = 0
     put: dict[int, Parts] = {}
-    """By who acts in it."""
+    """By acting process."""
     abort: Parts = []
 
     @property
@@ -104,9 +103,9 @@ class Transactions(Machine):
     def _clear(self) -> None:
         self.acting: dict[int, Acting] = {}
         self.ended: dict[int, bool] = {}
-        """In the order of their ends: whether each was committed."""
+        """In the order of their ends: true if committed."""
         self._blocks: dict[int, list[int]] = {}
-        """Ended ones by part of the snapshot."""
+        """Ended transactions, by part of the snapshot."""
         self._block = 0
         self.size_bytes = 0
 
@@ -320,6 +319,6 @@ class Transactions(Machine):
 
 
 def _saved(one: Acting) -> Any:
-    """Equal states have equal parts, in whichever order things were put in."""
+    """The state in one form: equal states have equal parts, in whatever order their actions came."""
     put = dict(sorted(one.put.items()))
     return (one.id, one.lease_us, one.until_us, one.since_us, one.version, put, one.abort)

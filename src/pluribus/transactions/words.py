@@ -1,6 +1,6 @@
-"""What the list of transactions is told by commands of its log, and what it answers.
+"""The commands of the list of transactions in its log, and their answers.
 
-Every command says in full what is wanted, so that it may come twice.
+Every command names the whole state that it asks for, so that it may come twice.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ UNKNOWN, ACTING, PREPARED, COMMITTED, ABORTED = "unknown", "acting", "prepared",
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Somebody acts in the transaction, which is known from now on; its lease begins anew."""
+    """A process acts in the transaction, which is known from now on; its lease begins anew."""
 
     id: Id
     lease_us: Annotated[int, msgspec.Meta(ge=1, le=1 << 60)]
 
 
 class Put(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Everything that one of those who act in it does in the transaction, to be done when it is committed."""
+    """All actions of one process in the transaction, to be done when it is committed."""
 
     id: Id
     actor: Id
@@ -41,8 +41,8 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The transaction does not end by its lease any more. ``commit`` and ``abort`` are what has to be done in other
-    machines, whichever is decided. In a transaction only."""
+    """The transaction does not end by its lease any more. ``commit`` and ``abort`` are the changes in other machines
+    for each decision. In a transaction only."""
 
     id: Id
     version: Number
@@ -51,15 +51,16 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """It is done. ``version``: what was put into it by others is part of this commit up to there. In a transaction
-    only."""
+    """The transaction is committed. ``version``: actions of others up to this version are part of the commit. In a
+    transaction only."""
 
     id: Id
     version: Number = 0
 
 
 class Abort(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """As if it had not been. One that is prepared is aborted in a transaction only, with ``prepared``."""
+    """The transaction is aborted, as if it had not been. A prepared one is aborted in a transaction only, with
+    ``prepared``."""
 
     id: Id
     prepared: bool = False
@@ -80,7 +81,7 @@ class Show(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class List(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Those that are not ended; the answer is a list of ``Shown`` without parts."""
+    """Transactions that have not ended; the answer is a list of ``Shown`` without parts."""
 
     prepared: bool = False
 
@@ -95,7 +96,7 @@ class Shown(msgspec.Struct, frozen=True, array_like=True):
     since_us: int = 0
     until_us: int = 0
     parts: list[tuple[str, list[bytes]]] = []
-    """Of one that acts: what others have put into it. Of a prepared one: what is done when it is committed."""
+    """Of an acting one: the actions of other processes. Of a prepared one: the changes of a commit."""
     abort: list[tuple[str, list[bytes]]] = []
     machines: list[str] = []
 
@@ -125,7 +126,8 @@ ACT: Need = ("transaction", "all", "act")
 
 
 def _carries(data: bytes, name: str) -> set[Need]:
-    """What is put into a transaction is done by whoever commits it: who puts it there needs the rights as well."""
+    """Actions that are put into a transaction are done by the committing process: the process that puts them there
+    needs the rights as well."""
     command = command_of(data)
     if isinstance(command, Put):
         return {ACT, *transacted(command.parts)}

@@ -3,8 +3,8 @@ communication, section 6.4.1, "message transformation".
 
 ``chain.py`` reads ``csv > clean > json`` and applies it; ``steps.py`` says what a format is; ``documents.py`` (JSON,
 MessagePack, plain data), ``markup.py`` (XML), ``rows.py`` (CSV), ``records.py`` (binary structs) and ``texts.py`` (text
-encodings) are the formats; ``registry.py`` has the functions of the user's own. Nothing here does input or output: who
-runs a chain is in ``runtime/styles/transformations/`` and in the sender of a queue.
+encodings) are the formats; ``registry.py`` has the user's own functions. Nothing here does input or output: chains are
+run in ``runtime/styles/transformations/`` and in the sender of a queue.
 """
 
 from .chain import Chain

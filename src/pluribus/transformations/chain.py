@@ -11,8 +11,8 @@
     struct(<ihd, names="n size price") > struct(>ihd, names="n size price")
 
 *Formats stand in pairs.* The first of a pair reads, the second writes; a last one without a partner reads, and the body
-is plain data then. A function of the user's own gets what the step before it made: inside a pair the value that was
-read, elsewhere the body as it is. ``data > json`` writes JSON of a body that is plain data already.
+is plain data then. A function of the user gets the result of the step before it: inside a pair the value that was read,
+elsewhere the body itself. ``data > json`` writes JSON of a body that is plain data already.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FORMATS: dict[str, tuple[type[Format], str]] = {
     "text": (EncodedText, "encoding"),
     "xml": (XmlText, "root"),
 }
-"""With the option that goes without its name."""
+"""With the option that may be given without its name."""
 assert FORMATS.keys() == RESERVED
 
 READ, WRITE, CALL = "read", "write", "call"
@@ -56,10 +56,10 @@ class Step(NamedTuple):
     verb: str
     name: str
     format: Format | None
-    """None: it is a function."""
+    """None for a function."""
 
     def apply(self, body: Any) -> Any:
-        """Of a format; a function is called by who runs the chain."""
+        """Apply a format; functions are called by the code that runs the chain."""
         assert self.format is not None
         return self.format.read(body) if self.verb == READ else self.format.write(body)
 
@@ -68,20 +68,20 @@ class Step(NamedTuple):
 
 
 class Chain:
-    """Made by ``Chain.parse``. ``str`` of it is a text that means the same."""
+    """Made by ``Chain.parse``. ``str(chain)`` is a text with the same meaning."""
 
     def __init__(self, steps: tuple[Step, ...]) -> None:
         self.steps = steps
 
     @classmethod
     def parse(cls, text: str) -> Chain:
-        """``BadTransformation`` says where the text is no chain. Names that are no formats are functions; whether they
-        are registered is asked by ``missing``."""
+        """Parse a text; ``BadTransformation`` says where it is no chain. Names that are no formats are functions;
+        ``missing`` says whether they are registered."""
         return _Parser(text).chain()
 
     @property
     def functions(self) -> list[str]:
-        """The names of the functions of the user's own in it."""
+        """The names of the user's functions in it."""
         return [step.name for step in self.steps if step.format is None]
 
     @property
@@ -121,7 +121,7 @@ class Chain:
 
 
 def failed(at: int, step: Step, error: BaseException) -> NotTransformed:
-    """Why a step, counted from 1, did not transform a body."""
+    """The error for a step, counted from 1, that did not transform a body."""
     if isinstance(error, NotTransformed):
         return NotTransformed(f"step {at}, {step.name}: {error}")
     return NotTransformed(f"step {at}, {step.name}: {type(error).__name__}: {error}")
@@ -202,7 +202,7 @@ class _Parser:
         return tuple(value.split())
 
     def _options(self) -> list[tuple[int, str, str]]:
-        """Where each stands, its name or nothing, and its value."""
+        """Each option: its place, its name or nothing, and its value."""
         found: list[tuple[int, str, str]] = []
         if self._text[self._at : self._at + 1] != "(":
             return found
@@ -276,7 +276,7 @@ class _Parser:
 
 
 def _written(name: str, format: Format) -> str:
-    """A step as text; options that are as usual are left out."""
+    """A step as text; options with their default values are left out."""
     _, main = FORMATS[name]
     options: list[str] = []
     for field in msgspec.structs.fields(type(format)):

@@ -50,7 +50,7 @@ class JsonText(Format, frozen=True, kw_only=True):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A name twice would be a value dropped in silence."""
+    """Refuses a name that comes twice: one value would be dropped in silence."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

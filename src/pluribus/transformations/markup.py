@@ -3,9 +3,8 @@ and no addresses to be fetched; elements, depth and size are limited.
 
 Two shapes. The *short* one is what people expect of data: ``<order id="7"><item>a</item><item>b</item></order>`` is
 ``{"order": {"@id": "7", "item": ["a", "b"]}}``. It has no place for text between elements, nor for elements of one name
-that are parted by others: such documents are refused in it, and not bent. The *tree* (``tree=true``) has: each element
-is a list, ``["order", {"id": "7"}, ["item", "a"], ["item", "b"]]``. Comments and processing instructions are in
-neither.
+with others between them: such documents are refused. The *tree* (``tree=true``) has a place for both: each element is a
+list, ``["order", {"id": "7"}, ["item", "a"], ["item", "b"]]``. Comments and processing instructions are in neither.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _IN_ATTRIBUTE = {**_IN_TEXT, '"': "&quot;", "\t": "&#9;", "\n": "&#10;"}
 
 
 class XmlText(Format, frozen=True, kw_only=True):
-    """``root`` is the name of the outermost element, which then is no part of the value."""
+    """``root`` is the name of the outermost element; with it, that element is not part of the value."""
 
     root: str = ""
     tree: bool = False
@@ -46,7 +45,7 @@ class XmlText(Format, frozen=True, kw_only=True):
 
     def read(self, body: Any) -> Plain:
         if isinstance(body, bytes) and not self.encoding:
-            element = _Reader(None).read(checked_size(body, "XML"))  # what it declares, or UTF-8
+            element = _Reader(None).read(checked_size(body, "XML"))  # the encoding that the document declares, or UTF-8
         else:
             text = text_of(body, self.encoding, "XML").removeprefix("\ufeff")
             try:
@@ -78,7 +77,7 @@ class XmlText(Format, frozen=True, kw_only=True):
 
 
 class _Reader:
-    """One document. Whatever a handler raises ends the parser."""
+    """Reads one document. An exception of a handler ends the parser."""
 
     def __init__(self, encoding: str | None) -> None:
         self._parser = parser = expat.ParserCreate(encoding)

@@ -48,7 +48,7 @@ class BinaryRecord(Format, frozen=True, kw_only=True):
             raise BadInput(f"{len(self.names)} names= for {fields} fields: name each field, once")
 
     def _count(self) -> int:
-        """The fields; counted before ``struct`` makes a table of them, which may be huge."""
+        """The number of fields; counted before ``struct`` makes a table of them, which may be huge."""
         at, fields = 1, 0
         while match := _PIECE.match(self.format, at):
             at = match.end()
@@ -106,7 +106,7 @@ class BinaryRecord(Format, frozen=True, kw_only=True):
             raise NotTransformed(f"it does not fit struct({self.format}): {error}") from None
 
     def _check_room(self, values: Any) -> None:
-        """``struct`` cuts bytes that are too long for their field, in silence."""
+        """Refuses bytes that are too long for their field; ``struct`` would cut them in silence."""
         at = 0
         for digits, code in _PIECE.findall(self.format[1:]):
             if code in "sp":

@@ -1,4 +1,4 @@
-"""Functions of the user's own, by name, in this process. A chain names them; it runs where they are registered."""
+"""The user's own functions, by name, in this process. A chain names them; it can run only where they are registered."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _functions: dict[str, Callable[[Any], Any]] = {}
 def transformation(name: str) -> Callable[[F], F]:
     """A decorator: the function is a step of chains under this name, in this process.
 
-    It gets what the step before it made, and returns what the next step gets. An ordinary function runs in a thread, a
-    coroutine function as a task. Whatever it raises is why the message is not transformed. Registering another function
-    under the name replaces it.
+    The function gets the result of the step before it, and returns the argument of the next step. An ordinary function
+    runs in a thread, a coroutine function as a task. If it raises, the message is not transformed, and the exception is
+    the reason. Registering another function under the name replaces it.
     """
     if not NAME.fullmatch(str(name)) or len(name) > NAME_CHARS_MAX:
         raise BadInput(
@@ -57,5 +57,5 @@ def names() -> list[str]:
 
 
 def forget(name: str) -> None:
-    """Take a function out again; for tests."""
+    """Unregister a function; for tests."""
     _functions.pop(name, None)

@@ -1,4 +1,4 @@
-"""CSV (RFC 4180): rows of texts. Read with a header a row is a dictionary, without one a list."""
+"""CSV (RFC 4180): rows of texts. With a header each row is read as a dictionary, without one as a list."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ FIELD_CHARS_MAX = csv.field_size_limit()
 
 
 class CsvRows(Format, frozen=True, kw_only=True):
-    """``header=false``: the first row is one like the others. ``columns`` names them then, or picks the order in which
-    they are written."""
+    """``header=false``: the first row is an ordinary one. Then ``columns`` names the columns; with a header, it is the
+    order in which they are written."""
 
     delimiter: str = ","
     header: bool = True

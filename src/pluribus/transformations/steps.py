@@ -1,4 +1,4 @@
-"""What a format is: it reads a body, and writes one. Both raise ``NotTransformed`` with the reason."""
+"""A format reads a body, and writes one. Both raise ``NotTransformed`` with the reason."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ T = TypeVar("T", str, bytes)
 Plain = Any
 """None, a boolean, a number, text, bytes, a time, and lists and dictionaries of these."""
 _STRANGE_ENCODINGS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
-"""Of Python, and nothing that others would call an encoding of text; some take quadratic time."""
+"""Python codecs that no other program would call an encoding of text; some take quadratic time."""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """One format with its options, which are the fields. ``__post_init__`` raises ``BadInput`` for those that are
-    wrong."""
+    """One format with its options, which are the fields. ``__post_init__`` raises ``BadInput`` for a wrong option."""
 
     def read(self, body: Any) -> Plain:
         raise NotImplementedError
@@ -32,7 +31,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked_encoding(name: str) -> str:
-    """``BadInput`` for what is no encoding of text: Python has codecs that pack, and some that are dangerous."""
+    """Raises ``BadInput`` for a codec that is no encoding of text: Python has codecs that pack, and some that are
+    dangerous."""
     try:
         "a".encode(name)
         known = name.lower().replace("-", "_").replace(" ", "_") not in _STRANGE_ENCODINGS
@@ -46,7 +46,7 @@ def checked_encoding(name: str) -> str:
 
 
 def text_of(body: Any, encoding: str, what: str) -> str:
-    """The text that a body is."""
+    """The text of a body."""
     if isinstance(body, str):
         text = body
     elif isinstance(body, bytes):
@@ -79,7 +79,7 @@ def bytes_of(body: Any, what: str) -> bytes:
 
 
 def checked_size(document: T, what: str) -> T:
-    """A text or bytes, if it is not too long to be taken apart in memory."""
+    """The text or bytes, if short enough to be parsed in memory."""
     if len(document) > DOCUMENT_BYTES_MAX:
         raise NotTransformed(f"{what} of {len(document):,} bytes: at most {DOCUMENT_BYTES_MAX:,} are transformed")
     return document
@@ -109,7 +109,7 @@ def plain(value: Any, depth: int = 0) -> Plain:
 
 
 def scalar_text(value: Any, what: str) -> str:
-    """One value as text, where a format has nothing but text. Numbers read the same again; the rest is a convention."""
+    """One value as text, for formats that have only text. A number read back is the same; all else is a convention."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,5 +1,4 @@
-"""Text in one encoding or another. Nothing is replaced: a character that is not there is why a body is not
-transformed."""
+"""Text in one encoding or another. No character is replaced: if the encoding lacks one, the body is not transformed."""
 
 from __future__ import annotations
 

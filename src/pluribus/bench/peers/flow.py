@@ -1,4 +1,4 @@
-"""How every peer is measured: one publisher, so many subscribers, each in a process of its own.
+"""The measurement of every peer: one publisher and some subscribers, each in a process of its own.
 
 Most peers lose messages when the publisher is faster than a subscriber. So the harness keeps a window for them, on
 counters in shared memory that cost a message nothing: the publisher rests while the slowest subscriber is too far
@@ -26,7 +26,7 @@ GREET_S = 0.005
 WARM_S = 0.4
 HEARD_S = 30.0
 LOST_S = 5.0
-"""Nothing came for so long: what is missing is lost."""
+"""Seconds without a message after which missing ones are taken for lost."""
 WARM_ROUNDS = 100
 STILL_LOOKS = 25
 """Looks in a row that find nothing before round trips begin: a late answer would be taken for the next one's."""

@@ -1,4 +1,4 @@
-"""Systems that keep what is published, measured beside durable topics: each with its usual Python client.
+"""Systems that keep published events, measured beside durable topics: each with its usual Python client.
 
 Every one is told to have an event on disk before it acknowledges it, as far as it can; ``settings`` says what was set.
 So many events are under way at a time as the bench says (``depth``): by the client's own way to do that.

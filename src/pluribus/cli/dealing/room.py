@@ -1,10 +1,10 @@
 """The dealing room itself: starts everybody, opens, closes, waits for the last alert, and counts.
 
-Nothing here knows who does what: roles say on the bus that they are ready, closed, done (``room/…``). On an in-process
-bus all of them are tasks of this process, and the room keeps the log itself.
+The room does not know which process has which role: roles report on the bus that they are ready, closed, done
+(``room/…``). On an in-process bus all of them are tasks of this process, and the room keeps the log itself.
 
 The room ends after so many seconds, or when Spark has answered, or at an interrupt (``Scene.interrupts``). An interrupt
-is in a hurry: whoever has not reported within ``HURRY_S`` is left out of the summary, which says so.
+is in a hurry: a process that has not reported within ``HURRY_S`` is left out of the summary, which says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What there is to see of the dealing room. The room writes it, the screen draws it, each in a thread of its own."""
+"""The state of the dealing room that is shown. The room writes it, the screen draws it, each in a thread of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some events, read by fields: each field once for all of them, and only the fields that somebody asks for."""
+"""A batch of events, read by fields: each field once for all events, and only the fields that are asked for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Batch:
         return [table.get(value) for value in values]
 
     def coordinates(self, coordinate: Coordinate, codes: Mapping[str, int]) -> Floats:
-        """NaN where an event has none. ``codes`` are the coordinates of texts; texts that nobody asks for are at -1."""
+        """NaN where an event has none. ``codes`` are the coordinates of texts; texts without a code are at -1."""
         values = self.values(coordinate.path)
         match coordinate.form:
             case Form.NUMBER:

@@ -8,8 +8,8 @@ candidates: a few more than match, by the intervals that end inside the event's 
 
 The thresholds only decide how many candidates are in vain, never what matches, so they may be old. They are chosen
 again when half of the slots have come since: when their number has doubled, or when as many left. The new matrices are
-filled a thousand slots at each addition, beside the old ones, and replace them when they are complete: nobody waits for
-a million slots to be gone through.
+filled a thousand slots at each addition, beside the old ones, and replace them when they are complete: no addition has
+to go through a million slots.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ BUCKETS = 64
 MATRICES_MAX = 8
 """The coordinates with most intervals; the others are left to the exact comparison."""
 SHARE_MIN = 1 / 16
-"""Of all slots, that must have an interval on a coordinate for a matrix to pay."""
+"""The share of all slots that must have an interval on a coordinate for a matrix to pay."""
 PLAN_SLOTS_MIN = 256
 SAMPLE_SLOTS = 4_096
-"""From which thresholds are chosen."""
+"""The interval ends from which thresholds are chosen."""
 STEP_WORDS = 16
-"""That are filled at each addition while matrices are made anew."""
+"""Slots that are filled at each addition while matrices are made anew."""
 
 Words = npt.NDArray[np.uint64]
 
@@ -66,7 +66,7 @@ class Matrix:
         self.rows[:, slot // WORD] &= ~np.uint64(1 << (slot % WORD))
 
     def fill(self, first_word: int, lows: Floats, highs: Floats) -> None:
-        """Set the bits of whole words; an interval that is upside down is a slot that nobody has."""
+        """Set the bits of whole words; a slot whose interval has its end before its start is free."""
         first, last = self.buckets(lows), self.buckets(highs)
         rows = np.arange(len(self.rows) - 1)[:, None]
         bits = (first <= rows) & (rows <= last) & (lows <= highs)

@@ -1,4 +1,4 @@
-"""What of a filter an index can use: equalities, intervals, and a rest that is evaluated for candidates only.
+"""The parts of a filter for an index: equalities, intervals, and a rest that is evaluated for candidates only.
 
 A filter is true if one of its alternatives is, and an alternative is a conjunction. Each condition of it becomes, if it
 can,
@@ -61,7 +61,7 @@ class Equality(NamedTuple):
     coordinate: Coordinate
     values: tuple[Scalar, ...]
     condition: Node
-    """What it says, for when it is not chosen and is no interval either."""
+    """The condition itself, for an equality that is not chosen and is no interval either."""
 
 
 class Conjunction(NamedTuple):
@@ -71,7 +71,7 @@ class Conjunction(NamedTuple):
 
 
 def conjunctions_of(tree: Node) -> list[Conjunction]:
-    """Of a filter that has too many alternatives, all is rest."""
+    """The conjunctions of a filter. If it has too many alternatives, all of it is rest."""
     terms = tree.terms if isinstance(tree, And) else (tree,)
     found = [terms] if all(map(_is_simple, terms)) else alternatives(tree, ALTERNATIVES_MAX)
     if found is None:

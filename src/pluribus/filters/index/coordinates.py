@@ -1,4 +1,4 @@
-"""Numbers for the coordinates that conditions are on, and the values that a batch's events have there."""
+"""Numbers for the coordinates that conditions use, and the values of a batch's events there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TextUse = tuple[Coordinate, str]
 
 
 class Coordinates:
-    """Numbers for coordinates and codes for texts, for as long as somebody uses them."""
+    """Numbers for coordinates and codes for texts, as long as they are used."""
 
     def __init__(self) -> None:
         self.known: list[Coordinate] = [Coordinate((), Form.PRESENCE)]
@@ -49,7 +49,7 @@ class Coordinates:
         return codes[text]
 
     def release(self, coordinates: Sequence[Coordinate], texts: Sequence[TextUse]) -> list[int]:
-        """Gives the numbers that nobody uses any more."""
+        """Give back numbers that are not used any more."""
         gone = []
         for coordinate in coordinates:
             number = self._numbers[coordinate]

@@ -34,13 +34,13 @@ from .slots import (
 BATCH_EVENTS = 1_024
 """Events that are matched together; more would only need more memory."""
 PIECE_WORDS = 1 << 17
-"""Words that are ANDed together: what a processor's cache holds."""
+"""Words that are ANDed together: as many as a processor's cache holds."""
 
 Home = tuple[Coordinate, Any]
 
 
 class Place(msgspec.Struct, gc=False):
-    """Where a conjunction of an entry is kept: under which equality, in which slot; and what it uses."""
+    """The place of a conjunction of an entry: its equality, its slot; and the coordinates that it uses."""
 
     slot: int
     cluster: Cluster
@@ -53,8 +53,8 @@ class Place(msgspec.Struct, gc=False):
 class Entry(msgspec.Struct, gc=False):
     """A distinct filter: its places, and the keys of the subscriptions that have it.
 
-    One key is most often all there is; several are the keys of a dictionary, which finds each at once. There may be a
-    million of these, so they stay out of the collector's way: none refers back to what refers to it.
+    Most entries have one key; several keys are those of a dictionary, which finds each at once. There may be a million
+    entries, so they are made to cost the garbage collector nothing: no reference goes back.
     """
 
     tree: Node
@@ -80,7 +80,7 @@ class Pairs(NamedTuple):
 
 
 class Index:
-    """Subscriptions by key; ``now`` is the clock for filters that ask for ``NOW()``."""
+    """Subscriptions by key; ``now`` is the clock for filters with ``NOW()``."""
 
     def __init__(self, *, now: Now | None = None) -> None:
         self._now = now
@@ -99,7 +99,7 @@ class Index:
         self._slots = Slots()
         self._bitmaps = Bitmaps()
         self._everything = Cluster()
-        """Of conjunctions without an equality."""
+        """The cluster of conjunctions without an equality."""
         self._homes: dict[Coordinate, dict[Any, Cluster]] = {}
         self._coordinates = Coordinates()
         self._rests: list[Rest | None] = []
@@ -126,7 +126,7 @@ class Index:
     # --- adding and removing ----------------------------------------------------------------------------------------
 
     def add(self, key: Hashable, filter: Filter) -> None:
-        """From now on, events that match the filter match the key."""
+        """From now on, events that match the filter yield the key."""
         if key in self._entry_of:
             raise BadInput(f"the index has {key!r} already: remove it first, or use another key")
         if len(self._entry_of) >= INDEX_SUBSCRIPTIONS_MAX:
@@ -218,7 +218,7 @@ class Index:
             self._live += 1
 
     def _crowd(self, equality: Equality) -> int:
-        """How many conjunctions an event with such a value would look at: the fewest is best."""
+        """How many conjunctions an event with such a value would have to check: the fewest is best."""
         table = self._homes.get(equality.coordinate, {})
         return len(equality.values) + sum(table[value].live for value in equality.values if value in table)
 

@@ -30,7 +30,7 @@ class Members:
         self._which.append(number)
 
     def pairs(self, piece: int) -> Iterator[tuple[Numbers, Numbers]]:
-        """In pieces of about so many pairs."""
+        """Pairs, in pieces of about ``piece`` pairs."""
         if not self._events:
             return
         members = np.concatenate(self._arrays)

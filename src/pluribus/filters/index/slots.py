@@ -1,10 +1,9 @@
 """The conditions of all conjunctions, in columns of numpy arrays, and which slots belong together.
 
-A conjunction has a *slot*. Sixty-four slots are a *word*: one bit each in the bitmaps. A *cluster* is what is kept
-under one value of one equality; it owns whole words, so that an event that has the value looks at these words and no
-others.
-A cluster of few slots would waste most of its word, so it shares words with other small ones and is a plain list
-of slots; it moves into a word of its own when it grows.
+A conjunction has a *slot*. Sixty-four slots are a *word*: one bit each in the bitmaps. A *cluster* has the conjunctions
+under one value of one equality; it owns whole words, so that an event with the value looks at these words and no
+others. A cluster of few slots would waste most of its word, so it shares words with other small ones and is a plain
+list of slots; it moves into a word of its own when it grows.
 
 Slots never move otherwise, and freed ones are used again, so adding and removing cost the same however many there are.
 """
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 WORD = 64
 SMALL_MAX = 24
-"""Slots of a cluster without words of its own: looking at each is about as dear as looking at a word."""
+"""Slots of a cluster without words of its own: looking at each costs about as much as looking at a word."""
 POSITIONS_MAX = 16
 """Intervals of a conjunction; those beyond are left to the rest."""
 NOTHING = -1
@@ -58,7 +57,7 @@ class Position:
 
 
 class Slots:
-    """Arrays that double when they are full; ``entry`` is whose slot it is, ``rest`` what is left to evaluate."""
+    """Arrays that double when they are full; ``entry`` is the entry of each slot, ``rest`` the rest to evaluate."""
 
     def __init__(self) -> None:
         self.size = WORD
@@ -94,7 +93,7 @@ class Slots:
 
 
 class Cluster:
-    """Small: ``members`` are slots. Large: ``members`` are words, and ``free`` the slots in them that nobody has."""
+    """Small: ``members`` are slots. Large: ``members`` are words, and ``free`` the unused slots in them."""
 
     __slots__ = ("_array", "free", "live", "members", "small")
 

@@ -8,10 +8,11 @@ mode), where all others answer once, when a window is complete.
 The same functions make a table of a table, for a backfill: ``enriched`` and ``answers`` take tables as well as streams.
 
 A clean event is never late here, so Spark drops nothing. That needs micro-batches that end where those of the intake do
-(``intake.py``): within one of the intake's times are in any order, and who read only a part of it would take the rest
-for late. So a query takes all clean events that are there, however many; a commit of the intake is seen whole.
+(``intake.py``): within a micro-batch of the intake times are in any order, and a query that read only a part of it
+would take the rest for late. So a query takes all clean events that are there, however many; a commit of the intake is
+seen whole.
 
-What is no answer goes to ``NAME/problems/GOLD`` with a ``problem`` in its body: an attempt that a pattern gave up, an
+A failed answer goes to ``NAME/problems/GOLD`` with a ``problem`` in its body: an attempt that a pattern gave up, an
 answer whose values make no topic. One of them does not end the query for all others.
 """
 
@@ -172,7 +173,8 @@ def read_table(spark: SparkSession, step: Enrich) -> DataFrame:
 
 
 def answers(configuration: Configuration, gold: Gold, events: DataFrame, *, problems: bool = False) -> DataFrame:
-    """The columns of an answer, one row each; with ``problems``, also what a pattern could not answer, and why."""
+    """The columns of an answer, one row each; with ``problems``, also the events that a pattern could not place, and
+    why."""
     from pyspark.sql import functions as F
 
     inputs = [configuration.silver_of(name) for name in configuration.inputs(gold.of)]
@@ -235,7 +237,7 @@ class Encoder(NamedTuple):
     gold: str
     fields: tuple[str, ...]
     problems: str
-    """The topic of what is no answer."""
+    """The topic of failed answers."""
 
     def encoded(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -262,7 +264,7 @@ class Encoder(NamedTuple):
             yield pa.RecordBatch.from_arrays(arrays, schema=told)
 
     def _problems(self, topics: Sequence[str | None], told: Sequence[str | None]) -> dict[int, str]:
-        """Which rows are no answers, and why."""
+        """Which rows are failed answers, and why."""
         bad = {topic: reason for topic in set(topics) if (reason := _no_topic(topic))}
         found = {place: reason for place, reason in enumerate(told) if reason is not None}
         if bad:
@@ -271,7 +273,7 @@ class Encoder(NamedTuple):
 
 
 def _no_topic(topic: str | None) -> str:
-    """Why values make no topic; empty if they do."""
+    """The reason why values make no topic; empty if they do."""
     if topic is None:
         return "a value of its topic is null"
     try:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 BACKFILL = "backfill"
 TRIES = 5
 PATTERN_MARGIN_S = 3_600.0
-"""Of a pattern that says no WITHIN INTERVAL."""
+"""The margin of a pattern without WITHIN INTERVAL."""
 
 
 def backfill(spark: SparkSession, configuration: Configuration, start: datetime, stop: datetime) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _within(column: str, low: int, high: int) -> Any:
 
 
 def _margin_s(configuration: Configuration, gold: Gold) -> float:
-    """How far beyond the range a gold has to look."""
+    """How far beyond the range a gold has to read."""
     joins = [step for step in configuration.enrich if step.within]
     margin_s = sum(seconds(step.within) for step in joins)
     if gold.width:
@@ -109,7 +109,8 @@ def _margin_s(configuration: Configuration, gold: Gold) -> float:
 def _check_complete(
     spark: SparkSession, configuration: Configuration, tiers: Tiers, until_us: int, margin_us: int
 ) -> None:
-    """Everything before ``until_us`` was read, and is in bronze; nothing before it can come in time any more."""
+    """Check that every event before ``until_us`` was read, and is in bronze, and that no further event before it can
+    come in time."""
     report = Report(files_of(configuration.state, spark)).summary
     has = tiers.bronze.place(WRITER)
     with LogClient(configuration.url) as keepers:
@@ -173,8 +174,8 @@ def _dead(judged: DataFrame) -> DataFrame:
 
 
 def _replace(spark: SparkSession, table: Landing, rows: DataFrame, low: int, high: int) -> None:
-    """Whole partitions: what is outside of the range stays, what is inside is replaced. If a batch of the live backbone
-    lands there meanwhile, once more."""
+    """Replace whole partitions: rows outside of the range stay, rows inside are replaced. If a batch of the live
+    backbone lands there meanwhile, repeat."""
     days = days_between(low, high)
     for _ in range(TRIES):
         table.finish()

@@ -49,7 +49,7 @@ AGGREGATE = re.compile(r"\s*([a-z_]+)\s*\(\s*([A-Za-z_]\w*|\*)\s*\)\s*")
 AGGREGATES = ("avg", "count", "max", "min", "stddev", "sum", "first", "last")
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 BODY = "body"
-"""The rule that every event is held to: its body has the fields of its table."""
+"""The rule for every event: its body has the fields of its table."""
 TAKEN = ("start", "end", "rank", "events", "width", "every", "by", "late", "time")
 """Names that no computed value may have."""
 WINDOWED = ("windows", "anomalies", "top")
@@ -68,7 +68,7 @@ _PYTHON: dict[str, Any] = {
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True):
-    """What is expected of an event: ``where`` is true. If it is false or unknown, ``otherwise`` is done."""
+    """A condition that every event should fulfil: ``where``. If it is false or unknown, ``otherwise`` is done."""
 
     name: str
     where: str
@@ -129,7 +129,7 @@ class Tiers(msgspec.Struct, forbid_unknown_fields=True):
     compact_files: int = 8
     compact_bytes: int = 64 << 20
     retain: str = ""
-    """Topics keep events for so long, and in any case until they are in bronze; empty leaves retention alone."""
+    """Time for which topics keep events, and in any case until they are in bronze; empty: leave retention as it is."""
 
 
 class Configuration(msgspec.Struct, forbid_unknown_fields=True):
@@ -144,17 +144,17 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True):
     rows: int = 200_000
     """Events that one micro-batch takes at most."""
     gaps: Literal["fail", "skip"] = "fail"
-    """What is done when events were removed before they were read; with ``skip`` they are counted as lost."""
+    """What to do when events were removed before they were read; with ``skip`` they are counted as lost."""
 
     def silver_of(self, name: str) -> Silver:
         return next(one for one in self.silver if one.name == name)
 
     def prefix(self, what: str) -> str:
-        """What stands before the topics of clean and of dead events."""
+        """The prefix of the topics of clean or of dead events."""
         return f"{self.name}/{what}/"
 
     def inputs(self, of: str | Sequence[str]) -> list[str]:
-        """The silver tables that something is made of, in order."""
+        """The silver tables from which something is made, in order."""
         found: dict[str, None] = {}
         for name in [of] if isinstance(of, str) else of:
             step = next((one for one in self.enrich if one.name == name), None)
@@ -165,7 +165,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True):
         return list(found)
 
     def joined(self, of: str | Sequence[str]) -> bool:
-        """Whether streams are joined on the way."""
+        """True if streams are joined on the way."""
         names = [of] if isinstance(of, str) else list(of)
         steps = [one for one in self.enrich if one.name in names]
         return any(one.other or self.joined(one.of) for one in steps)
@@ -208,7 +208,7 @@ def load(path: str | Path, url: str = "") -> Configuration:
 
 
 def is_uri(text: str) -> bool:
-    """A path is local unless a scheme says otherwise."""
+    """True if the text has a scheme; else it is a local path."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text) is not None
 
 
@@ -221,7 +221,7 @@ def kinds_of(silver: Silver) -> dict[str, str]:
 
 
 ENVELOPE_KINDS = {"topic": "string", "offset": "bigint", "sender": "bigint", "time": "timestamp"}
-"""What a condition may ask of the envelope."""
+"""The fields of the envelope that conditions may use."""
 
 
 def pattern_of(topic: str) -> str:
@@ -233,8 +233,8 @@ def pattern_of(topic: str) -> str:
 
 
 class _Places:
-    """Where things stand in the text. TOML is parsed without places, so they are looked for: the nth header of an
-    array of tables, and the key behind it."""
+    """Places in the text. TOML is parsed without places, so they are searched: the nth header of an array of tables,
+    and the key behind it."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
@@ -279,7 +279,7 @@ def _keys(path: str) -> list[str | int]:
 
 
 class _Checks:
-    """What the types of the structs do not say."""
+    """Checks that the types of the structs cannot express."""
 
     def __init__(self, found: Configuration, where: _Places) -> None:
         self._found = found
@@ -531,7 +531,7 @@ class _Checks:
         self._sure(keys, told, lambda: condition(text, kinds))
 
     def _no_loops(self) -> None:
-        """No topic is in two tables, and nothing that is written is read."""
+        """Check that no topic is in two tables, and that the backbone reads no topic that it writes."""
         found = self._found
         own = [f"{found.prefix(what)}#" for what in ("silver", "dead", "problems")]
         for number, silver in enumerate(found.silver):

@@ -10,9 +10,9 @@ in memory, and:
    headers, in one commit of one writer, so all of it or nothing;
 4. the entry is done.
 
-Bodies are not touched: a clean event has the bytes, identity, time and headers of the raw one. What follows reads clean
-topics, so an event is late here or nowhere: whoever reads them with a lateness of ``late`` or more, and each commit
-whole, has seen no time that was not seen here before, so its watermark is never ahead of this one's.
+Bodies are not touched: a clean event has the bytes, identity, time and headers of the raw one. Later queries read clean
+topics, so an event is late here or nowhere: a query that reads them with a lateness of ``late`` or more, and each
+commit whole, has seen no time that was not seen here before, so its watermark is never ahead of this one's.
 
 Keys of good events are remembered in ``seen/N`` below the state, for as long as an event that is not late can be within
 ``late`` of them; every ``SEEN_FOLD`` batches they are put together.
@@ -77,7 +77,7 @@ def _regex(pattern: str) -> str:
 
 
 class Intake:
-    """What is done with each micro-batch, beside the driver."""
+    """The work on each micro-batch, beside the driver."""
 
     def __init__(
         self, spark: SparkSession, configuration: Configuration, files: Files, run: str, begin: bool = False
@@ -126,7 +126,7 @@ class Intake:
         self._forget_keys(entry)
 
     def _published_before(self, number: int, query: str) -> bool:
-        """A driver was killed behind its commit: what it prepared is what was published."""
+        """If a driver was killed after its commit, the prepared entry is the one that was published."""
         entry = self.report.prepared(number)
         if entry is None:
             return False
@@ -182,7 +182,7 @@ class Intake:
 
     def _without_duplicates(self, judged: DataFrame) -> DataFrame:
         """Sorting all keys would cost most of a micro-batch. So keys are counted by their hash first, which takes one
-        pass, and only what is there more than once is looked at more closely."""
+        pass, and only keys with a hash that is there more than once are compared."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 

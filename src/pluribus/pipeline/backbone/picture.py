@@ -1,7 +1,7 @@
 """The flow of a backbone as a picture, drawn from its configuration by ``pluribus pipeline picture CONFIG``.
 
-Columns from left to right: topics, bronze, silver, enrichment, gold, answers. A line goes from what is read to what is
-made of it. Dead events leave below silver.
+Columns from left to right: topics, bronze, silver, enrichment, gold, answers. A line goes from each input to its
+result. Dead events leave below silver.
 """
 
 from __future__ import annotations

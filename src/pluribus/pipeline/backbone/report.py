@@ -1,4 +1,4 @@
-"""The data-quality report: what became of every event that was read, by run, table and day.
+"""The data-quality report: the outcome of every event that was read, by run, table and day.
 
     read = good + dead + dropped + late + duplicate
 
@@ -8,12 +8,12 @@ It is kept as *entries*, one a micro-batch, and adds up after any number of kill
 2. Good and dead events are published, in one commit that keepers remember under (writer, N).
 3. The entry is renamed to *done*.
 
-Killed before 2, the batch is judged and prepared again. Killed between 2 and 3, the keepers know batch N: the entry
-that was prepared is the one of what was published, and becomes done as it is, even if rules were changed meanwhile.
-``resumed`` decides which it is.
+Killed before 2, the batch is judged and prepared again. Killed between 2 and 3, the keepers know batch N: the prepared
+entry matches the published events, and becomes done as it is, even if rules were changed meanwhile. ``resumed`` decides
+which it is.
 
-Every ``FOLD`` entries all are folded into a summary. ``next`` says up to which offset each topic was read: what is
-missing between it and the next events is *lost*, removed before it was read.
+Every ``FOLD`` entries all are folded into a summary. ``next`` has the offset up to which each topic was read: offsets
+that are missing between it and the next events are *lost*, removed before they were read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Dead events sent round again: once more to the topics that they came from, each exactly once.
 
-What is wrong with them was corrected meanwhile: a rule, or the table's fields. (An event whose own content is wrong
-will be dead again; that is counted anew.) A resend takes the dead events that none before it has taken, or only those
-of one rule or table, and publishes them with their bodies, headers and identities. They get the time of the resend, as
-an event with its old time would mostly be late; ``happened`` in their headers is the old one. ``keep_times`` leaves it.
+The cause was corrected meanwhile: a rule, or the table's fields. (An event whose own content is wrong will be dead
+again; that is counted anew.) A resend takes the dead events that none before it has taken, or only those of one rule or
+table, and publishes them with their bodies, headers and identities. They get the time of the resend, as an event with
+its old time would mostly be late; ``happened`` in their headers is the old one. ``keep_times`` leaves it.
 
 Exactly once: which events resend N takes is written down first (``resent/N.plan``), then they are published under
 (writer, N), then the plan is renamed. A process that is killed in between leaves its plan, and the next one does it
@@ -28,7 +28,7 @@ from .configuration import Configuration
 
 FOLDER = "resent"
 HEADERS = ("table", "rule", "reason", "offset", "kind")
-"""What the intake wrote on dead events."""
+"""Headers that the intake added to dead events."""
 EVENTS_A_PART = 4_096
 
 
@@ -70,7 +70,7 @@ def resend(
 def _planned(
     keepers: LogClient, configuration: Configuration, done: list[Plan], rule: str, table: str, keep_times: bool
 ) -> Plan:
-    """What no resend of everything, and none of the same choice, has taken."""
+    """The dead events that no resend of everything, and none of the same choice, has taken."""
     ranges: dict[str, tuple[int, int]] = {}
     for known in keepers.topics(configuration.prefix("dead") + "#"):
         first = known.first

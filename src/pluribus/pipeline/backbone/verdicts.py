@@ -1,4 +1,4 @@
-"""What becomes of each event: the verdict, found in executors, once for every event that was read.
+"""The verdict on each event, found in executors, once for every event that was read.
 
 An event is the first of these that holds:
 
@@ -9,8 +9,8 @@ An event is the first of these that holds:
     good        otherwise; or *duplicate*, which is found later (``intake.py``), as it takes all events of a batch
 
 A rule with ``otherwise = "fail"`` that is not true fails the micro-batch: nothing of it counts until the rule or the
-event's producer is changed. *Lost* is something else than late: events that were removed before they were read. Nobody
-can judge those; they are counted by the offsets that are missing.
+event's producer is changed. *Lost* is something else than late: events that were removed before they were read. They
+cannot be judged; they are counted by their missing offsets.
 
 The watermark stands still while a micro-batch is judged, and it is written down with the batch before. So a batch that
 is done again is judged as before.

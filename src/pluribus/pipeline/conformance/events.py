@@ -1,5 +1,5 @@
-"""What the checks of this folder share: the rows of a trace with the views that they happened in, and how a breach is
-told.
+"""The common part of the checks in this folder: the rows of a trace with the views in which they happened, and the form
+of a breach.
 
 Theory of operation
 -------------------
@@ -100,7 +100,7 @@ class Trace:
 
     @property
     def delivered(self) -> DataFrame:
-        """The same, as they lie."""
+        """The same rows, in the order of the file."""
         return self.placed.where("NOT sent").drop("sent")
 
     @cached_property

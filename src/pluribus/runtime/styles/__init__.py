@@ -1,5 +1,5 @@
 """The styles of communication on a bus, a folder each. ``style.py`` says what a style is, ``docs/design/styles.md`` how
-to write one. ``Faces`` has the methods of all of them, ``ANSWERED`` says who answers which questions.
+to write one. ``Faces`` has the methods of all styles, ``ANSWERED`` says which style answers which questions.
 
 To add one: write ``runtime/styles/NAME/face.py`` with a class of typed methods and a ``Style``, and add that class to
 the bases of ``Faces``; if it answers questions, add it to ``ANSWERED``. Nothing else of the bus changes.
@@ -38,10 +38,10 @@ class Faces(
     TransformationsFace,
     TablesFace,
 ):
-    """What the styles add to a bus."""
+    """The methods that the styles add to a bus."""
 
     def _begin(self) -> None:
-        """What faces need on a new bus, before anything is asked of it."""
+        """Set up the faces on a new bus, before any question comes."""
         self._publish_later()
 
 
@@ -56,11 +56,12 @@ ANSWERED: dict[str, str | type[Style]] = {
     "machines": "pluribus.runtime.keepers.keeping:Keeping",
     "keepers": "pluribus.runtime.keepers.keeping:Keeping",
 }
-"""Who answers the questions of a vocabulary; loaded when the first one comes."""
+"""By vocabulary: the style that answers its questions; loaded when the first question comes."""
 
 
 def answering(words: Words, style: type[Style]) -> None:
-    """Have a vocabulary answered by a ``Style``, on every bus of this process; for styles of your own."""
+    """Register a ``Style`` that answers the questions of a vocabulary, on every bus of this process; for styles of your
+    own."""
     ANSWERED[words.style] = style
 
 

@@ -1,11 +1,12 @@
-"""Accounts: whether what senders believe of their receivers is so, looked at whenever one of them sends anything.
+"""Accounts: whether the beliefs of senders about their receivers are true, checked whenever one of them sends a
+datagram.
 
-Receivers say what they have and how much room they have, for themselves or, summed, for all below them in a tree. A
-world knows both sides, so it can compare: what a sender takes for stable each receiver has, and no sender takes a
-receiver for one that has more room than that receiver granted or everybody is given to begin with.
+Receivers report the messages that they have and their room, for themselves or, summed, for all below them in a tree. A
+world knows both sides, so it can compare: every receiver has the messages that a sender takes for stable, and no sender
+believes in more room at a receiver than that receiver granted or every receiver has at the beginning.
 
-Both are compared between members that are in the same view of a group. Who is about to enter it, or has left it, is
-accounted for by the membership.
+Both are compared between members that are in the same view of a group. Members that are about to enter the view, or
+have left it, are left to the membership.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Beginning = tuple[int, int]
 
 
 class Accounts:
-    """Watches the datagrams of a world, and audits whoever sends one."""
+    """Watches the datagrams of a world, and audits their senders."""
 
     def __init__(self, world: World, history: History) -> None:
         self._world = world
@@ -34,7 +35,7 @@ class Accounts:
         self._began: dict[tuple[int, int], Beginning] = {}
         self._answering: dict[tuple[int, int], dict[int, tuple[int, ...]]] = {}
         self._granted: dict[int, dict[InKey, int]] = {}
-        """By receiver: what it ever granted of each stream; its own word may come late, and is its own."""
+        """By receiver: everything that it ever granted of each stream; its own word may come late, and is its own."""
         self._checks = 0
         self._carry = world.network.carry
         world.network.carry = self.carry  # type: ignore[method-assign]
@@ -91,7 +92,7 @@ class Accounts:
 
 
 def _answering(layer: Reliable, group: int) -> dict[int, tuple[int, ...]]:
-    """Who answers for whom: each for itself, or for all below it in the tree of this member."""
+    """The members for which each one answers: itself, or all below it in the tree of this member."""
     me = layer.node.me
     if not layer._summing.applies(me, group, me):
         return {member: (member,) for member in layer._members.get(group, frozenset()) - {me}}
@@ -105,7 +106,7 @@ def _answering(layer: Reliable, group: int) -> dict[int, tuple[int, ...]]:
 
 
 def accounts(history: History) -> int:
-    """Nobody takes for stable what somebody lacks, and nobody goes further than somebody has room."""
+    """No sender takes a message for stable that a receiver lacks, and none sends further than a receiver has room."""
     for h in history.of("misjudged"):
         raise Violation(f"{MemberId(h.member)!r} {h.body.decode()} at {h.at:.6f}")
     return sum(int(h.body) for h in history.of("audited"))

@@ -51,7 +51,7 @@ class Story:
 
 
 def stories(history: History) -> Iterator[Story]:
-    """Every question, with what became of it."""
+    """Every question, with its outcome."""
     views: dict[tuple[int, str], tuple[int, ...]] = {}
     away: dict[tuple[int, str], set[int]] = {}
     """By member: who has had a view without it since its own last one."""
@@ -113,7 +113,7 @@ def answers_are_given(history: History) -> int:
 
 
 def asks_end(history: History) -> int:
-    """Every question is over in the end."""
+    """Every question has ended at the end."""
     checks = 0
     for story in stories(history):
         checks += 1
@@ -123,7 +123,7 @@ def asks_end(history: History) -> int:
 
 
 def asks_are_answered(history: History) -> int:
-    """Enough answers, or the reason why not. All: every member that delivered it and is still there has answered. A
+    """Enough answers, or the reason why not. ``all``: every member that delivered it and is still there has answered. A
     majority: more than half of those who delivered it. Too few members, or late: there are no such answers."""
     checks = 0
     for story in stories(history):

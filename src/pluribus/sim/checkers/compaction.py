@@ -46,7 +46,7 @@ def last_of_each_key(history: History) -> int:
 
 
 def nothing_else_went(history: History) -> int:
-    """Events without a key stay, and nobody finds what nobody sent."""
+    """Events without a key stay, and no reader finds an event that was not sent."""
     sent = {h.body for h in history.of("sent")}
     there = {body for _, events in finals_of(history).topics.values() for _, _, _, body in events}
     checks = 0

@@ -1,4 +1,4 @@
-"""Checkers of conversations: what is promised to those who talk in them, whatever happens to members and network."""
+"""Checkers of conversations: the promises to their members, whatever happens to members and network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def same_table(history: History) -> int:
 
 
 def answered_in_order(history: History) -> int:
-    """No member is given an answer before what it answers, unless it is marked as an orphan; nothing is given twice."""
+    """No member is given an answer before the message that it answers, unless it is marked as an orphan; no message is
+    given twice."""
     had: dict[tuple[int, str], set[MessageId]] = {}
     checks = 0
     for h in history.happenings:
@@ -59,7 +60,7 @@ def answered_in_order(history: History) -> int:
 
 
 def as_said(history: History) -> int:
-    """What is delivered was said, by that writer, in that room, as an answer to that."""
+    """A delivered message was sent by that writer, in that room, as an answer to that message."""
     said = {(h.group, h.id): (h.body, h.parent) for h in history.of("send")}
     writers = {message[0] for _, message in said}
     tried = {(h.group, h.body) for h in history.of("trying")}

@@ -1,4 +1,4 @@
-"""Checkers for durable topics: what was acknowledged is kept, once and in order, and read by whoever subscribed.
+"""Checkers for durable topics: acknowledged events are kept, once and in order, and read by every subscriber.
 
 They read ``sent`` and ``acked`` (of a publisher; the number is the event's identity, the body its own), ``handled`` (of
 a subscriber; offset and life), ``committed`` (the same, once a commit was confirmed), ``wrote`` (a writer's batch, once
@@ -34,7 +34,7 @@ def finals_of(history: History) -> Finals:
 
 
 def kept(history: History) -> int:
-    """Every keeper ends with the same topics, and what was acknowledged is in them, under its identity."""
+    """Every keeper ends with the same topics, and acknowledged events are in them, under their identities."""
     checks = 0
     first = None
     for h in history.of("final"):
@@ -106,7 +106,8 @@ def read(history: History) -> int:
 
 
 def atomic(history: History) -> int:
-    """What a writer committed is there as a whole, together, and once; what it only staged is nowhere."""
+    """The events that a writer committed are there completely, together, and once; events that it only staged are
+    nowhere."""
     _, events = finals_of(history).topics.get("sink", (0, []))
     place = {body: at for at, (_, _, _, body) in enumerate(events)}
     checks = 0
@@ -123,7 +124,7 @@ def atomic(history: History) -> int:
 
 
 def settled(history: History) -> int:
-    """Liveness: after the last fault everything that was asked for was done."""
+    """Liveness: after the last fault every request was done."""
     if next(history.of("settled"), None) is None:
         raise Violation("publishers, subscribers or keepers did not settle after the last fault")
     return sum(1 for _ in history.of("acked"))

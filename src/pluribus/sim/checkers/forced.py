@@ -1,8 +1,8 @@
-"""What is promised of a log that somebody forced to go on, after most of its voters were gone for good.
+"""The promises of a log that an operator forced to go on, after most of its voters were gone for good.
 
-Until then everything is promised as ever. From then on, one history again; and of what was before, everything that one
-of those who were left had applied is still there, at its place. What only the others knew to be committed may be gone,
-and its places may be taken by something else.
+Until then all promises of a log hold. From then on there is one history again; of the commands before, every one that a
+remaining voter had applied is still there, at its place. Commands that only the others knew to be committed may be
+gone, and other commands may take their places.
 
 It expects a happening ``forced`` (``members`` are those who were left), besides those that ``logs`` names.
 """

@@ -1,4 +1,4 @@
-"""Checkers of founding: what was acknowledged in a primary stays, and what does not stay is told."""
+"""Checkers of founding: effects that were acknowledged in a primary stay, and losses are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _tokens = msgspec.msgpack.Decoder(list[MessageId]).decode
 _runs = msgspec.msgpack.Decoder(list[Run]).decode
 
 Token = tuple[str, MessageId]
-"""Something that a member wanted to be kept, by a call or by a message: its identity, as an application has it."""
+"""An effect that a member wanted to be kept, by a call or by a message: its identity, as an application has it."""
 
 APART = "apart"
 """Written down at first in a world whose members may be founded apart: there only the second promise holds."""
@@ -65,7 +65,7 @@ def told(history: History) -> int:
 
 
 def alike(history: History) -> int:
-    """In the end all have the same."""
+    """In the end all members have the same."""
     ends: dict[str, Happening] = {}
     checks = 0
     for h in history.of("end"):
@@ -81,6 +81,6 @@ def _living(history: History) -> set[int]:
 
 
 def _lost(history: History) -> list[Happening]:
-    """What was acknowledged and is in nobody's hands at the end."""
+    """Acknowledged effects that no member has at the end."""
     final = {(h.group, token) for h in history.of("end") for token in _tokens(h.body)}
     return [h for h in history.of("acknowledged") if (h.group, h.id) not in final]

@@ -1,4 +1,4 @@
-"""Linearizability: whether what callers saw can be explained by one object that did one thing after another.
+"""Linearizability: whether the results of callers can be explained by one object that did one operation after another.
 
 Theory
 ------
@@ -30,8 +30,8 @@ STEPS_MAX = 5_000_000
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One thing that one caller did to one object. ``ended`` is infinity, and ``result`` means nothing, if the caller
-    never learned what became of it."""
+    """One operation of one caller on one object. ``ended`` is infinity, and ``result`` means nothing, if the caller
+    never learned the outcome."""
 
     what: str
     arguments: tuple[Any, ...]
@@ -50,7 +50,7 @@ class Model(Protocol):
     initial: Hashable
 
     def step(self, state: Any, operation: Operation) -> tuple[Any, Hashable]:
-        """What the operation gives in this state, and the state after it."""
+        """The result of an operation in this state, and the state after it."""
 
 
 class Register:
@@ -105,7 +105,8 @@ def explain(operations: Iterable[Operation], model: Model) -> list[Operation] | 
 
 
 def _next(ops: Sequence[Operation], due: Sequence[int], done: int) -> Iterator[int]:
-    """What may be next: what began before the end of anything that is left. What is known first: it must happen."""
+    """The operations that may be next: those that began before the end of any that is left. Operations with a known
+    outcome come first: they must happen."""
     end = next((ops[at].ended for at in due if not done >> at & 1), inf)
     unknown = []
     for at, op in enumerate(ops):

@@ -1,5 +1,5 @@
-"""Promises of a replicated log of commands: one history, nothing acknowledged is lost, nothing is done twice, and what
-clients saw fits into one order in real time.
+"""Promises of a replicated log of commands: one history, no acknowledged command is lost, none is done twice, and the
+results of clients fit into one order in real time.
 
 They expect these happenings: ``invoke`` and ``ok`` of clients (``id`` is client and number; the body of ``ok`` is an
 ``Ok``), ``apply`` and ``restore`` of replicas (``id`` is index and life), ``led`` of a leader that was elected or
@@ -16,7 +16,7 @@ from ..machinery.history import Happening, History
 
 
 class Ok(msgspec.Struct, frozen=True, array_like=True):
-    """What a client saw: the index at which its write was done, or up to which it read, and the value it read."""
+    """The result of a client: the index at which its write was done, or up to which it read, and the value it read."""
 
     index: int
     key: str = ""
@@ -70,7 +70,8 @@ def one_leader(history: History) -> int:
 
 
 def kept(history: History) -> int:
-    """What was acknowledged is in the state of every keeper at the end, at its place; nobody has another state."""
+    """Acknowledged commands are in the state of every keeper at the end, at their places; no keeper has another
+    state."""
     finals = list(history.of("final"))
     if not finals:
         return 0

@@ -1,9 +1,9 @@
-"""Checkers of objects that talk. A history tells, by the body of each message or call, which is used once:
+"""Checkers of objects. A history tells, by the body of each message or call, which is used once:
 
-``told`` (to one of an alias), ``asked``, ``broadcast``, ``called`` (queued): by whoever did it. ``handled`` (``group``
-is the object's id, ``promises`` its role), ``guarded`` (by a preemptive object), ``done`` (a queued call). ``answer``
-and ``result`` (``promises`` is what came), ``over`` (``promises`` says how it ended). ``settled`` when all faults are
-over: ``promises`` has the ids of all objects of the alias, one after another.
+``told`` (to one of an alias), ``asked``, ``broadcast``, ``called`` (queued): by the sender. ``handled`` (``group`` is
+the object's id, ``promises`` its role), ``guarded`` (by a preemptive object), ``done`` (a queued call). ``answer`` and
+``result`` (``promises`` is the value), ``over`` (``promises`` says how it ended). ``settled`` when all faults are over:
+``promises`` has the ids of all objects of the alias, one after another.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ANSWERED, FAILED, UNCERTAIN = "answered", "failed", "uncertain"
 
 
 def expected(body: bytes) -> str:
-    """What an object answers."""
+    """The answer of an object."""
     return f"re {body.decode()}"
 
 
 def one_handles_it(history: History) -> int:
-    """What is told to or asked of one object of an alias is handled by one of them, once; in a calm network, surely."""
+    """A message or question to one object of an alias is handled by one of them, once; in a calm network, surely."""
     settled = next(history.of("settled"), None)
     handled: Counter[bytes] = Counter(h.body for h in history.of("handled"))
     checks = 0
@@ -38,7 +38,7 @@ def one_handles_it(history: History) -> int:
 
 
 def all_handle_it(history: History) -> int:
-    """What is broadcast is handled by no object twice; in a calm network, by every object of the alias."""
+    """A broadcast is handled by no object twice; in a calm network, by every object of the alias."""
     settled = next(history.of("settled"), None)
     handled: Counter[tuple[bytes, str]] = Counter((h.body, h.group) for h in history.of("handled"))
     checks = 0

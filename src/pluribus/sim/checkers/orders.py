@@ -1,4 +1,4 @@
-"""Checkers of causal and semantic order, and how a checker is kept to the groups that it is about."""
+"""Checkers of causal and semantic order, and the restriction of a checker to certain groups."""
 
 from __future__ import annotations
 

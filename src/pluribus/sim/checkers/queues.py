@@ -1,5 +1,5 @@
-"""The total-queue checker: nothing that was acknowledged is lost, nothing is invented, nothing that was settled comes
-again, messages of one key are in order, and no two consumers hold a message.
+"""The total-queue checker: no acknowledged message is lost, none is invented, no settled message is redelivered,
+messages of one key are in order, and no two consumers hold a message.
 
 Clients write down ``sending`` and ``sent`` (the number is that of the message in its body, and the place that it got),
 ``told`` (place and delivery, with the body), ``rejecting``, ``settling`` and ``acknowledged``, ``moved`` and ``stayed``
@@ -26,7 +26,7 @@ _given = msgspec.msgpack.Decoder(_Given).decode
 
 
 def number_of(body: bytes) -> int:
-    """Of the message that a body belongs to; -1 if it is nobody's."""
+    """The number of the message of a body; -1 if it belongs to none."""
     whole = body[:14]
     return (
         int(whole[8:]) if whole[:8] == b"message " and whole[8:].isdigit() and body == whole * (len(body) // 14) else -1
@@ -59,7 +59,7 @@ def nothing_lost(history: History) -> int:
 
 
 def nothing_invented(history: History) -> int:
-    """Consumers are told bodies that somebody sent, and each message is at one place only."""
+    """Consumers get only bodies that were sent, and each message is at one place only."""
     sending = {h.id[0] for h in history.of("sending")}
     places: dict[int, int] = {}
     checks = 0
@@ -174,7 +174,7 @@ def first_come(history: History) -> int:
 
 
 def delayed(history: History) -> int:
-    """A message that was sent with a delay is not given before it is over, in the time of the log."""
+    """A message that was sent with a delay is not delivered before the delay is over, by the time of the log."""
     wanted = {h.id[1]: _sent(h.body)[2] for h in history.of("sent") if h.id[1] >= 0}
     checks = 0
     for h in history.of("given"):

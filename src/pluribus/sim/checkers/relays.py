@@ -1,5 +1,5 @@
-"""Checkers of what senders from outside are promised: their messages are delivered once, in order, without gaps, and
-what they were told is everywhere is.
+"""Checkers of the promises to senders from outside of a group: their messages are delivered once, in order, without
+gaps, and a message is everywhere if its sender was told so.
 
 Happenings: ``send`` and ``deliver`` with the sender's own identity; ``stable`` (the sender was told that everybody has
 the message), ``view`` also of the sender, which is in none of them.

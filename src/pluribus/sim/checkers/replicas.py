@@ -1,4 +1,4 @@
-"""Checkers of replicas: their states are what one machine would make of the agreed commands."""
+"""Checkers of replicas: their states are those of one machine after the agreed commands."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def reborn_alike(history: History) -> int:
 
 
 def once(identity: Callable[[bytes], object]) -> Callable[[History], int]:
-    """No command is applied at two places of one life, whatever was asked for again."""
+    """No command is applied at two places of one life, however often it was repeated."""
 
     def check(history: History) -> int:
         seen: dict[tuple[int, object], int] = {}
@@ -144,7 +144,7 @@ def same_in_the_end(history: History) -> int:
 
 
 def answered(history: History) -> int:
-    """Liveness: what is called after the last fault is answered."""
+    """Liveness: calls after the last fault are answered."""
     settled = next(history.of("settled"), None)
     if settled is None:
         return 0

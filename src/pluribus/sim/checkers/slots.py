@@ -1,4 +1,4 @@
-"""What occupants of a software bus were promised, as functions that read what happened; see ``checkers``.
+"""The promises to occupants of a software bus, as functions that read a history; see ``checkers``.
 
 Happenings of this kind: ``send`` (a message, its port as group); ``counted`` (``members`` are the tickets that are
 waited for, the body has the leg of each, one a word); ``done`` (the same of those that acknowledged); ``expired`` (a
@@ -38,7 +38,8 @@ def given_once(history: History) -> int:
 
 
 def done_means_acknowledged(history: History) -> int:
-    """What a sender calls done, each occupant that it counted has acknowledged, on every connection that stayed."""
+    """If a sender calls a message done, each occupant that it counted has acknowledged it, on every connection that
+    stayed."""
     acked: set[tuple[MessageId, str, int]] = set()
     origins = {h.chain[1]: h.chain[0] for h in history.of("enrolled")}
     reported: dict[MessageId, set[str]] = defaultdict(set)
@@ -116,7 +117,7 @@ def ended(history: History) -> int:
 
 
 def sent_by_somebody(history: History) -> int:
-    """What is delivered was sent, on a port that a connection leads from, with that body."""
+    """A delivered message was sent, on a port that a connection leads from, with that body."""
     sent = {h.id: (h.group, h.body) for h in history.of("send")}
     checks = 0
     for h in history.of("deliver"):
@@ -153,7 +154,7 @@ def routed(history: History) -> int:
 
 
 def stale_tickets_refused(history: History) -> int:
-    """Nobody accepts what comes with a ticket that it was told to be stale."""
+    """No occupant accepts a message with a ticket that it was told to be stale."""
     checks = 0
     for h in history.of("accept"):
         checks += 1

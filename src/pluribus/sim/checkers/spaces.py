@@ -1,8 +1,8 @@
 """Checkers of tuple spaces, for each kind: nothing is taken twice, invented or lost; *replicated* is linearizable.
 
-A happening ``call`` begins an operation, ``answer`` says what its caller learned; one without an answer may have
-happened or not. ``void`` takes an answer of a take back, ``lost`` says that a kind has told of a loss, ``flushed`` that
-everything that a member had done before is kept.
+A happening ``call`` begins an operation, ``answer`` has its result; an operation without an answer may have happened or
+not. ``void`` takes an answer of a take back, ``lost`` means that a kind has reported a loss, ``flushed`` that all
+earlier operations of a member are kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .linearizability import Operation, explain
 
 _decode = msgspec.msgpack.decode
 CELL = "c"
-"""Names of tuples that nobody waits for begin with it."""
+"""The prefix of names of tuples that no call waits for."""
 LEASE_OVER_S = 30.0
-"""So long after it was written, nobody finds a tuple that was written with a short lease."""
+"""Seconds after which a tuple with a short lease must not be found any more."""
 
 
 class Call(msgspec.Struct):
@@ -86,7 +86,7 @@ def taken_once(history: History) -> int:
 
 
 def not_invented(history: History) -> int:
-    """Whatever was read or taken had been written by a call that began before."""
+    """Every tuple that was read or taken had been written by a call that began before."""
     checks = 0
     for kind, calls in calls_of(history).items():
         written = {tuple(call.given): call.began for call in calls if call.writes}
@@ -129,7 +129,7 @@ def not_lost(history: History) -> int:
 
 
 def leases_end(history: History) -> int:
-    """Nothing is found long after its lease."""
+    """No tuple is found long after its lease."""
     checks = 0
     for kind, calls in calls_of(history).items():
         leased = {tuple(call.given): call for call in calls if call.what == "write_leased"}
@@ -142,7 +142,7 @@ def leases_end(history: History) -> int:
 
 
 def _told(history: History) -> set[str]:
-    """Kinds of which something was lost: it was told, or nobody was left who could tell, and the roster began anew."""
+    """Kinds that lost tuples: the loss was reported, or no member was left to report it, and the roster began anew."""
     found = {h.group for h in history.of("lost")}
     first: dict[str, int] = {}
     for h in history.of("generation"):

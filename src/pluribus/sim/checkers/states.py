@@ -1,4 +1,4 @@
-"""Checkers of state transfer, for states that are the list of what was applied: nothing twice, nothing left out."""
+"""Checkers of state transfer, for states that are the list of applied messages: none twice, none left out."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def same_state(history: History) -> int:
 
 
 def heard(history: History) -> int:
-    """Liveness: what is sent after the last fault is in every member's state in the end."""
+    """Liveness: messages sent after the last fault are in every member's state in the end."""
     settled = next(history.of("settled"), None)
     if settled is None:
         return 0

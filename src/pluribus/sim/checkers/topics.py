@@ -1,4 +1,4 @@
-"""What subscribers of topics were promised, as functions that read what happened; see ``checkers``.
+"""The promises to subscribers of topics, as functions that read a history; see ``checkers``.
 
 Happenings of this kind have the subscription's label as their group: ``publish`` (the event, its topic as body),
 ``begun`` (a subscription), ``arrive`` (an event in a member's group, with the epoch of its publisher there as chain),
@@ -30,7 +30,7 @@ def kind_of(label: str) -> str:
 
 
 def asked_for(history: History) -> int:
-    """What is delivered was published, matches, and comes once, in the order of its publisher."""
+    """A delivered event was published, matches, and comes once, in the order of its publisher."""
     published = {h.id: h.body.decode() for h in history.of("publish")}
     last: dict[tuple[int, str, int], int] = {}
     seen: set[tuple[int, str, MessageId]] = set()

@@ -1,4 +1,4 @@
-"""Checkers of total and safe order, and of what is told to those who miss some of it."""
+"""Checkers of total and safe order, and of the reports to members that miss some of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Messages that are transformed on the way from one queue to another: each is moved once, and what does not transform
-is kept with the reason.
+"""Messages that are transformed on the way from one queue to another: each is moved once, and a message that cannot be
+transformed is kept with the reason.
 
 Senders write down ``sending`` and, when it is confirmed, ``sent``: the number of a message, and in the body whether it
 can be transformed. At the end ``moved`` and ``dead`` are written down for every message of the target, and for every
@@ -38,7 +38,7 @@ def moved_once(history: History) -> int:
 
 
 def transformed_whole(history: History) -> int:
-    """What is in the target is what the chain makes of it."""
+    """A message in the target is the result of the chain."""
     checks = 0
     for h in history.of("moved"):
         checks += 1
@@ -48,7 +48,7 @@ def transformed_whole(history: History) -> int:
 
 
 def failures_kept(history: History) -> int:
-    """What cannot be transformed is a dead letter of the source, once, with the reason."""
+    """A message that cannot be transformed is a dead letter of the source, once, with the reason."""
     dead = Counter(h.id[0] for h in history.of("dead"))
     twice = [number for number, count in dead.items() if count > 1]
     if twice:

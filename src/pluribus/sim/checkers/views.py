@@ -39,13 +39,13 @@ class GroupStay:
         self.key = key
         self.members = members
         self.chain = chain
-        """Of the view of the bus, if that is primary."""
+        """The epoch of the view of the bus, if that is primary."""
         self.delivered: list[MessageId] = []
         self.late: list[MessageId] = []
         """Delivered on the way to the next primary, after views without one."""
         self.next: GroupViewKey | None = None
         self.left: GroupViewKey | None = None
-        """The view that it was shown when it was in the group no more."""
+        """The view that it was shown when it had left the group."""
 
 
 def stays(history: History) -> list[Stay]:

@@ -1,4 +1,4 @@
-"""Checkers of what nobody may miss: in the middle of a stream, when somebody leaves, in the last view, as a reader."""
+"""Checkers for missing messages: in the middle of a stream, when a member leaves, in the last view, for a reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .orders import groups_of
 from .views import GroupStay, GroupViewKey, group_stays
 
 Stream = tuple[str, int]
-"""A group and who sends in it."""
+"""A group and a sender in it."""
 
 
 def without_gaps(history: History) -> int:

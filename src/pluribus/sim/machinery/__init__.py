@@ -1,1 +1,1 @@
-"""What worlds are made of: virtual time, hosts, network, disks, chaos, histories, campaigns."""
+"""The parts of worlds: virtual time, hosts, network, disks, chaos, histories, campaigns."""

@@ -23,11 +23,11 @@ from .world import World, run
 CHECKS_MIN = 10_000
 STRIKES_MIN = 100
 SEEDS_FOR_MINIMA = 200
-"""A campaign of so many seeds must reach the minima; a shorter one is a sample."""
+"""Seeds from which on a campaign must reach the minima; a shorter one is a sample."""
 
 
 class Outcome(msgspec.Struct):
-    """What became of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     trace_hash: str
@@ -42,11 +42,11 @@ class Outcome(msgspec.Struct):
 
 
 Keep = Callable[[str, int, History, Iterable[str]], None]
-"""Is handed the history of each seed, with the names of its scenario, its seed and the promises that were checked."""
+"""Called with the history of each seed, with the names of its scenario, its seed and the promises that were checked."""
 
 
 def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None, keep: Keep | None = None) -> Outcome:
-    """Run one seed. Whatever goes wrong in it, a broken promise or a crash of our own code, is its failure."""
+    """Run one seed. Any error in it, a broken promise or an exception of our own code, is its failure."""
     played = scenario(name)
     members = Random(f"{seed}/members").randrange(played.members_min, played.members_max + 1)
     medium = played.media[seed % len(played.media)]
@@ -58,7 +58,7 @@ def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None, 
     lost: list[str] = []
 
     async def main() -> None:
-        # A task that nobody waits for fails in silence otherwise, and what it should have done is not done.
+        # A task that is not awaited fails in silence otherwise, and its work is not done.
         asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(_told(context)))
         async with world:
             await played.play(world, history)
@@ -82,7 +82,7 @@ def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None, 
 
 
 def _told(context: dict[str, Any]) -> str:
-    """What a loop says of an exception that reached it."""
+    """The text of a loop's report of an exception."""
     error = context.get("exception")
     where = "".join(traceback.format_exception(error)) if error is not None else ""
     return f"{context['message']}\n{where}".strip()
@@ -93,7 +93,7 @@ def cell_of(medium: Medium, promises: str) -> str:
 
 
 def matrix_of(played: Scenario) -> list[str]:
-    """Every medium with everything that groups are promised on it."""
+    """Every medium, with the promises of groups on it."""
     return [cell_of(medium, promises) for medium in played.media for promises in played.promises]
 
 

@@ -18,7 +18,7 @@ CALM = Link()
 
 Restarted = Callable[[int, Bus], Awaitable[None]]
 Fault = Callable[[World, Restarted], Awaitable[None]]
-"""What strikes once; it is handed what to call when it restarts a member."""
+"""A fault that strikes once; it gets the function to call when it restarts a member."""
 
 
 async def torment(
@@ -26,8 +26,8 @@ async def torment(
 ) -> None:
     """Strike with one fault after another for so many virtual seconds, then heal, restart and calm everything.
 
-    ``restarted`` is told of every member that came back, so that the application can join its groups again. ``faults``
-    are those that strike; without it all of them do.
+    ``restarted`` is called with every member that came back, so that the application can join its groups again.
+    ``faults`` are the faults that strike; by default all.
     """
     random = world.random
     faults = faults or EVERY_FAULT
@@ -51,7 +51,7 @@ class Tormented(Protocol):
 
     bus: Bus
     calm: bool
-    """Set when the faults are over: it ends what it does."""
+    """Set when the faults are over: then the program ends."""
     task: asyncio.Task[None]
 
 
@@ -65,8 +65,8 @@ async def ordeal(
     faults: Sequence[Fault] = (),
 ) -> None:
     """Begin on every host, torment, and calm down. Everybody must have come to an end ``calm_s`` after the last fault;
-    ``waits`` names what a player that has not is still waiting for. Somebody founds a primary if none is left.
-    ``faults`` are those that strike; without it all of them do."""
+    ``waits`` names the thing for which a player is still waiting. If no primary is left, one is founded. ``faults`` are
+    the faults that strike; by default all."""
     for number, host in enumerate(world.hosts):
         if host.bus is not None:
             await begin(number, host.bus)
@@ -152,7 +152,7 @@ STRIKES = (
     *("loss", "duplicate", "reorder", "corrupt", "together", "crash", "restart"),
     *("pause", "drift", "partition", "heal", "cut"),
 )
-"""What the world counts of it, whatever else happens in a scenario."""
+"""Counters of the world, in every scenario."""
 
 EVERY_FAULT: tuple[Fault, ...] = (
     *(crash, crash, restart, restart, pause, drift),

@@ -1,4 +1,5 @@
-"""The simulated disk: what was fsynced survives a crash, what was not may vanish or tear; what survived may go bad.
+"""The simulated disk: synced writes survive a crash, other writes may vanish or tear; surviving data may be damaged
+later.
 
 A write is in the machine's cache until its completion, which comes after the disk's latency, in the order of
 submission. A crash keeps some of the writes that were under way, the first ones, and may catch the next one half
@@ -21,7 +22,7 @@ from ...store.memory import MemoryBackend, Undo
 from .kernel import Kernel
 
 COMMITS_KEPT = 8
-"""So many of the last commits can be lost with the end of the journal."""
+"""How many of the last commits can be lost with the end of the journal."""
 Done = Callable[[Exception | None], None]
 Gate = Callable[[Callable[[], None]], None]
 
@@ -46,7 +47,7 @@ class SimStore:
         self._platter = MemoryBackend()
         self._cached: deque[list[Undo]] = deque()
         self._synced: deque[list[Undo]] = deque(maxlen=COMMITS_KEPT)
-        """How to take back the last commits."""
+        """How to undo the last commits."""
         self._lacks_commits = False
         self._incarnation = 0
         self._idle_at = 0.0
@@ -188,7 +189,7 @@ class SimStore:
         return True
 
     def damage(self) -> int:
-        """How many records are not what was written; for tests that must not damage too much."""
+        """How many records differ from what was written; for tests that must not damage too much."""
         platter = self._platter
         rows = sum(platter.read(log, kept.start, 1 << 60).count(None) for log, kept in platter.logs.items())
         return (

@@ -14,7 +14,7 @@ from ...core.ids import MessageId
 
 
 class Happening(msgspec.Struct, frozen=True, array_like=True):
-    """One thing that one member did or saw."""
+    """One action or observation of one member."""
 
     at: float
     member: int

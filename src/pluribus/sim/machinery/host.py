@@ -20,7 +20,7 @@ SECRET = Secret("the secret of every simulated bus")
 
 
 class Machine:
-    """Where processes run that share a lock, whether they stand still or not: see ``core.ports.Founding``."""
+    """A machine with processes that share a lock, whether they stand still or not: see ``core.ports.Founding``."""
 
     def __init__(self, listen_s: float = 0.0) -> None:
         self.listen_s = listen_s
@@ -76,12 +76,12 @@ class Host:
         return SimStore(self._kernel, Random(seed), self._network.faults, gate=self.gate)
 
     def lose_disk(self) -> None:
-        """The machine, which is down, gets another disk: everything on the old one is gone."""
+        """The machine, which is down, gets a new disk: all data of the old one is gone."""
         assert not self.up
         self.change_disk()
 
     def change_disk(self) -> None:
-        """Another, empty disk, also while the machine is up; whoever uses the old one goes on with that."""
+        """A new, empty disk, also while the machine is up; a process that uses the old one goes on with the old one."""
         latency_s, self.disk = self.disk.latency_s, self._new_disk()
         self.disk.latency_s = latency_s
         self._network.faults["disk_lost"] += 1
@@ -142,7 +142,7 @@ class Host:
             self._paused_until = max(self._paused_until, self._kernel.now + seconds)
 
     def gate(self, callback: Callable[[], None]) -> None:
-        """Run now, or when the pause is over, behind everything that waits for that."""
+        """Run now, or when the pause is over, behind every call that waits already."""
         if not self._held and self._paused_until <= self._kernel.now:
             callback()
             return

@@ -43,7 +43,7 @@ class Kernel:
         return self.at(self.now + delay_s, callback)
 
     def next_at(self) -> float | None:
-        """When the next event is due; None when there is none."""
+        """The time of the next event; None when there is none."""
         heap = self._heap
         while heap and heap[0][2].callback is None:
             heappop(heap)

@@ -5,9 +5,9 @@ lets the kernel run instead: until a task can go on, or the loop's own next time
 So ordinary asyncio code runs unchanged, an hour of sleeping costs nothing, and the order of everything follows from
 the seed.
 
-What would bring the outside in is refused while a world is open: threads, sockets, processes. The loop's own ways are
-taken off the loop; what goes past the loop (``threading.Thread``, ``socket.socket``, ``subprocess.run``) is caught in
-the thread that the world is in: by an audit hook of the interpreter, and threads, which it may not report, by their
+Threads, sockets and processes, which depend on the outside, are refused while a world is open. The loop's own methods
+for them are removed; calls that go past the loop (``threading.Thread``, ``socket.socket``, ``subprocess.run``) are
+caught in the thread of the world: by an audit hook of the interpreter, and threads, which it may not report, by their
 ``start``.
 """
 

@@ -1,6 +1,6 @@
 """The simulated network: links with latency, bandwidth, loss, duplication, reordering and damage; partitions.
 
-A host that is busy reads late: what came meanwhile it is handed in one list, as sockets hand over what waits in them.
+A host that is busy reads late: it gets the datagrams that came meanwhile in one list, as with sockets.
 
 Datagrams between two hosts keep their order unless the link reorders them. Damage is found by the receiving host's
 checksum, as UDP finds it, and counts as loss; ``unchecked`` lets the damaged bytes through, for testing what the layers
@@ -25,7 +25,7 @@ LATE_S = 0.01
 
 
 class Link(msgspec.Struct, frozen=True):
-    """How one host's datagrams reach another."""
+    """The way of one host's datagrams to another."""
 
     latency_s: float = 0.0005
     jitter_s: float = 0.0005
@@ -67,7 +67,7 @@ class Medium(msgspec.Struct, frozen=True):
 
 
 class Network:
-    """Who reaches whom, and how well."""
+    """The links between hosts, and their quality."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Network:
         return [other for other in sorted(self._engines) if other != address and other[1] == address[1]]
 
     def carry(self, source: Address, target: Address, data: bytes) -> None:
-        """One datagram sets out; what becomes of it is decided now and happens later."""
+        """One datagram is sent; its fate is decided now and happens later."""
         if self._sides and self._sides.get(source[0], 0) != self._sides.get(target[0], 0):
             self.faults["cut"] += 1
             return
@@ -234,14 +234,14 @@ class SimEngine:
         self._peers = tuple(peers)
 
     def arrive(self, datagram: Datagram) -> bool:
-        """Whether it is the first that waits to be read."""
+        """True if it is the first that waits to be read."""
         self.stats.datagrams_in += 1
         self.stats.bytes_in += len(datagram[0])
         self._arrived.append(datagram)
         return len(self._arrived) == 1
 
     def read(self) -> None:
-        """The host looks what has come, as soon as it can."""
+        """The host reads the datagrams that have come, as soon as it can."""
         self._gate(self._hand_over)
 
     def _hand_over(self) -> None:

@@ -1,4 +1,4 @@
-"""An observer of one member: what comes up to its groups, as it comes, written down for checkers.
+"""An observer of one member: it records everything that comes up to the member's groups, for checkers.
 
 It sees what an application would see that never waits, and sees it between two views exactly where it belongs. Worlds
 use it, and so can real processes: what they write down is a history too, and the same checkers read it.
@@ -95,7 +95,7 @@ class Watch:
 
 
 class Observer(Watch):
-    """Watches the named groups of a bus, and its views. ``add`` is told of everything that happens."""
+    """Watches the named groups of a bus, and its views. ``add`` is called with every happening."""
 
     def __init__(
         self, bus: Bus, groups: Iterable[str], now: Callable[[], float], add: Callable[[Happening], None]

@@ -1,8 +1,8 @@
-"""Roster: a fixed list of members on which to try what spreads messages, with nothing above that would help it.
+"""Roster: a fixed list of members, to try layers that spread messages without any layer above that would help them.
 
 A layer for scenarios. It waits until it has heard of as many members as it was told, puts them into one list, and from
-then on hands bodies down and takes them from below. Who is found dead stays in the list: that is what the layer below
-has to live with. ``outside`` of the members are in no list: they only send.
+then on hands bodies down and takes them from below. A dead member stays in the list: the layer below must cope with
+that. ``outside`` of the members are in no list: they only send.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a message takes to reach everybody, for so many hosts that no stack of layers could be run for each.
+"""How long a message takes to reach all hosts, for so many hosts that no stack of layers could be run for each.
 
 The same arithmetic as the protocols' (``core.tree``), on a model of the network: every host sends at a rate, one byte
 after the other, and a datagram needs a while to arrive. A message that is longer than a datagram goes in pieces, and a
@@ -25,7 +25,7 @@ DIGEST_S = 0.05
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What connects a host to the others."""
+    """The connection of a host to the others."""
 
     bytes_s: float = 12_500_000.0
     """100 Mbit/s."""
@@ -33,7 +33,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Spreading(msgspec.Struct, frozen=True):
-    """What became of one message."""
+    """The result for one message."""
 
     hosts: int
     seconds: float
@@ -41,7 +41,7 @@ class Spreading(msgspec.Struct, frozen=True):
     steps: int
     """Sendings one after the other, if each took the same time and everybody sent one at a time."""
     busiest_bytes: int
-    """What the host sent that sent most."""
+    """Bytes that the busiest host sent."""
     reached: float = 1.0
     """The share that had it without repair."""
 
@@ -98,7 +98,8 @@ def _sent(arrivals: list[float], lengths: list[int], children: int, line: Line) 
 
 
 def by_gossip(hosts: int, size: int, fanout: int, random: Random, line: Line = Line()) -> Spreading:  # noqa: B008
-    """Who hears it tells ``fanout`` others by chance. Whom chance left out, a digest finds after a while."""
+    """A host that has the message sends it to ``fanout`` random others. Hosts that were left out find it by a digest
+    after a while."""
     sent = sum(pieces(size))
     each_s = sent / line.bytes_s
     heard = bytearray(hosts)

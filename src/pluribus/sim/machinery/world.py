@@ -38,7 +38,7 @@ SIMULATED = BusUrl("sim", "world", (), {}, "sim://world")
 
 
 class World:
-    """Made by ``world``; everything that a test does to its cluster is here."""
+    """Made by ``world``; it has everything that a test does to its cluster."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class World:
         self.seed = seed
         self.kernel = Kernel()
         self.random = Random(f"{seed}/world")
-        """For the test itself; hosts and network have their own."""
+        """A source of chance for the test itself; hosts and network have their own."""
         self.network = Network(self.kernel, Random(f"{seed}/network"), self.note, medium)
         self.stack = STACKS.get(stack, stack)
         self._trace = trace
@@ -117,7 +117,7 @@ class World:
         return await host.start(SIMULATED, self.stack)
 
     def pause(self, member: int, seconds: float) -> None:
-        """The member stands still, as in a long garbage collection; nothing is lost, everything is late."""
+        """The member stands still, as in a long garbage collection; nothing is lost, but everything is late."""
         if not 0 <= seconds < float("inf"):
             raise BadInput(f"a pause of {seconds} s cannot be: use 0 or more")
         host = self._host(member)

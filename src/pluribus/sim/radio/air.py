@@ -1,19 +1,18 @@
-"""The shared medium: one channel, on which whoever is in range hears everything.
+"""The shared medium: one channel, on which a node receives everything that is sent in its range.
 
-Theory of operation
--------------------
-A frame takes its time on the air: a preamble, and its bytes at ``RATE_BIT_S``. Two frames that overlap at a node are
-both lost there (a *collision*), and a node that sends hears nothing. Who wants to send listens first; if it hears
-somebody, it waits until that one is done and then for a random number of slots. Two things remain, as in 802.11:
-*hidden* nodes, which do not hear each other and meet at a third one, and nodes that begin within the same slot, which
-cannot have heard each other yet. A frame that comes through is lost with the probability ``loss`` at each receiver.
+Theory of operation ------------------- A frame takes its time on the air: a preamble, and its bytes at ``RATE_BIT_S``.
+Two frames that overlap at a node are both lost there (a *collision*), and a node that sends hears nothing. A node that
+wants to send listens first; if another node is sending, it waits until that one is done and then for a random number of
+slots. Two things remain, as in 802.11: *hidden* nodes, which do not hear each other and meet at a third one, and nodes
+that begin within the same slot, which cannot have heard each other yet. A frame that comes through is lost with the
+probability ``loss`` at each receiver.
 
 A *broadcast* is sent once. For a *unicast* frame the sender first asks its receiver whether the air is free there (RTS
-and CTS of 802.11): if so, whoever hears the receiver keeps silent until the frame is over, hidden nodes too; if the
-receiver hears somebody, or is gone, it does not answer, and only the question was sent. The frame is acknowledged, and
-tried again up to ``RETRIES`` times; then its sender is told that it failed. The receiver's answers are part of the
-frame's air time and cannot get lost alone. Every attempt is a transmission and is counted, a question without an
-answer as well.
+and CTS of 802.11): if so, all nodes that hear the receiver keep silent until the frame is over, hidden nodes too; if
+the receiver hears another node, or is gone, it does not answer, and only the question was sent. The frame is
+acknowledged, and tried again up to ``RETRIES`` times; then its sender is told that it failed. The receiver's answers
+are part of the frame's air time and cannot get lost alone. Every attempt is a transmission and is counted, a question
+without an answer as well.
 
 Energy: the sender pays for the air time, and so does everybody in range, whether the frame came through, collided or
 was for somebody else. A collision therefore costs what a reception costs, and brings nothing.
@@ -62,7 +61,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class Listener(Protocol):
-    """Somebody at a node."""
+    """The receiver of frames at a node."""
 
     def receive(self, sender: int, word: Any) -> None: ...
 
@@ -94,16 +93,16 @@ class Outgoing:
     def __init__(self, word: Word, to: int, failed: Callable[[], None] | None) -> None:
         self.word = word
         self.to = to
-        """-1: everybody."""
+        """The receiver; -1: every node in range."""
         self.failed = failed
         self.attempts = 0
         self.near: list[int] = []
         self.spoilt: set[int] | None = None
-        """Those who cannot hear it."""
+        """Nodes that cannot receive it."""
         self.control = word.control + MAC_BYTES + (ASK_BYTES + ANSWERS_BYTES if to >= 0 else 0)
         self.took_s = PREAMBLE_S + (self.control + word.carried) * 8 / RATE_BIT_S
         self.answered = to < 0
-        """Whether this attempt is the whole frame."""
+        """True if this attempt is the whole frame."""
 
 
 class Air:
@@ -119,7 +118,7 @@ class Air:
         self._listeners: list[Listener | None] = [None] * count
         self._queues: list[deque[Outgoing]] = [deque() for _ in range(count)]
         self._busy = [False] * count
-        """Whether the node has a frame that it tries to send."""
+        """True if the node has a frame that it tries to send."""
         self._heard_since = [0.0] * count
         self._heard_until = [-1.0] * count
         self._heard_last: list[Outgoing | None] = [None] * count

@@ -1,9 +1,8 @@
 """Plain flooding. Source: M2MC, 2.4.3.
 
-Theory of operation
--------------------
-Who gets a message for the first time broadcasts it once, after a short random pause. There is no state but the messages
-that were seen, and nothing to repair when nodes move: every path that exists is tried.
+Theory of operation ------------------- A node that gets a message for the first time broadcasts it once, after a short
+random pause. There is no state but the messages that were seen, and nothing to repair when nodes move: every path that
+exists is tried.
 
 Promises: nothing. A message reaches a member if some path to it exists while the wave passes and no collision cuts the
 last one; each node sends a message once, so a message costs as many transmissions as nodes get it.

@@ -8,9 +8,9 @@ one transmission tells all neighbours at once. So a node with d neighbours passe
 number of transmissions for a message does not grow with the number of nodes in range.
 
 Certainty is the digests' part. About once a second every node broadcasts what it has, as intervals of numbers by
-source; this is its hello too. Who has something that the sender of the digest lacks puts it down and, after a random
-while, sends it, unless it hears somebody else do so before: one repetition serves all who lack it. A digest that shows
-something that this node lacks needs no answer: this node's own digest says so within a second.
+source; this is its hello too. A node that has a message which the sender of a digest lacks notes it and, after a random
+while, sends it, unless it receives it from another node before: one repetition serves all nodes that lack it. A digest
+that shows a message which this node lacks needs no answer: this node's own digest says so within a second.
 
 Promise: nodes that meet long enough have the same messages among the last ``KEPT_MAX`` of each source. None of the
 surveyed protocols promises that. The price: every node keeps messages, and a digest a second.
@@ -74,7 +74,7 @@ class AirGossip(RadioNode):
             self._compared(word)
 
     def _keep(self, data: Data) -> bool:
-        """Whether it was not known."""
+        """True if the message was not known."""
         known = self.have.get(data.source)
         if known is None:
             if len(self.have) >= SOURCES_MAX:

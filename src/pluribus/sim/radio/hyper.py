@@ -1,10 +1,9 @@
-"""Hyper flooding: flooding that begins again for whoever comes near. Source: M2MC, 2.4.3, number 2.
+"""Hyper flooding: flooding that begins again for nodes that come near. Source: M2MC, 2.4.3, number 2.
 
-Theory of operation
--------------------
-As plain flooding; moreover a node keeps messages for ``CACHE_S``. When a hello or a message comes from a node that is
-not among the neighbours, all messages in the cache are broadcast again: the newcomer may have missed the wave because
-it moved. Whoever knows such a message takes no notice; to whom it is new, it is new, and its wave goes on from there.
+Theory of operation ------------------- As plain flooding; moreover a node keeps messages for ``CACHE_S``. When a hello
+or a message comes from a node that is not among the neighbours, all messages in the cache are broadcast again: the
+newcomer may have missed the wave because it moved. A node that knows such a message ignores it; a node to which it is
+new passes it on.
 
 Decided here: a message is repeated for newcomers at most once in ``AGAIN_S`` by each node, since several newcomers
 hear one repetition; and a message that comes from an unknown node makes it a neighbour, as a hello does, or every
@@ -76,7 +75,7 @@ class Cache:
             del self._kept[data]
 
     def repeat(self) -> None:
-        """Somebody is new here."""
+        """A new neighbour is here: repeat the cache."""
         self.purge()
         node, now = self._node, self._node.air.now
         for data, (since, sent_at) in self._kept.items():

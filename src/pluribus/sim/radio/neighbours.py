@@ -1,4 +1,5 @@
-"""Who is near, by hello: every node says hello about once a second, and is forgotten after three and a half of silence.
+"""Neighbours by hello: every node sends a hello about once a second, and is forgotten after three and a half seconds of
+silence.
 
 A hello may carry the list of the sender's own neighbours and its velocity; protocols that need them ask for them, and
 pay for their bytes.
@@ -28,7 +29,7 @@ class Hello(Word, frozen=True):
 
 
 class Neighbour:
-    """What is known of one node in range."""
+    """The known state of one node in range."""
 
     __slots__ = ("heard_at", "near", "velocity")
 
@@ -90,7 +91,7 @@ class Neighbourhood:
             self._came(sender)
 
     def _touch(self, sender: int) -> bool:
-        """Whether it was no neighbour."""
+        """True if the sender was no neighbour before."""
         now = self._air.now
         found = self.known.get(sender)
         if found is not None and now - found.heard_at <= SILENT_S:

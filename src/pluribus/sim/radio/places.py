@@ -1,4 +1,4 @@
-"""Where nodes are, and who is in range of whom.
+"""The places of nodes, and which nodes are in range of each other.
 
 Random waypoint: a node goes straight to a place chosen by chance, then to the next, at one speed and without a rest. It
 begins in the middle of a leg, chosen with a probability in proportion to its length, so that places have from the start
@@ -28,7 +28,7 @@ class Places(Protocol):
     count: int
 
     def near(self, node: int, now: float) -> list[int]:
-        """The nodes that hear this one, in ascending order. Whoever hears is heard."""
+        """The nodes that receive this one, in ascending order. Range is symmetric."""
         ...
 
     def velocity(self, node: int, now: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""One run of one protocol: nodes on a square, members among them, sources that send, and what came of it.
+"""One run of one protocol: nodes on a square, members among them, sources that send, and the outcome.
 
 With one seed the places, the paths, the members and the times of sending are the same for every protocol, so that runs
 can be compared one by one. The medium and each node have a chance of their own.
@@ -68,7 +68,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of one run."""
+    """The outcome of one run."""
 
     sent: int
     wanted: int

@@ -1,4 +1,4 @@
-"""Scenarios: what the members of a world do while faults strike, and which promises must hold."""
+"""Scenarios: the actions of a world's members while faults strike, and the promises that must hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..machinery.world import World
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """``play`` does something to a world and writes down what happened; ``checkers`` read it when the world is over."""
+    """``play`` acts on a world and records what happens; ``checkers`` read the record when the world is over."""
 
     name: str
     about: str
@@ -30,7 +30,7 @@ class Scenario(msgspec.Struct, frozen=True):
     media: tuple[Medium, ...] = (Medium(),)
     """Seeds take them in turn."""
     promises: tuple[str, ...] = ()
-    """What groups of this scenario are promised, on each of the media: the cells of its matrix. A campaign of such a
+    """The promises of groups in this scenario, on each of the media: the cells of its matrix. A campaign of such a
     scenario must also have changed views while messages were under way."""
 
     def stack_of(self, seed: int, members: int) -> str:

@@ -11,14 +11,14 @@ match comes it is set aside for the interest that has waited longest, which is o
 
 *Claimed at one server at a time.* A take has at most one question or claim under way that could bring it a tuple. An
 offer of another server waits until that one is answered. When the take has its tuple it withdraws all its interests,
-and what was set aside for it elsewhere goes to the next.
+and a tuple that was set aside for it elsewhere goes to the next.
 
-*Once.* Servers remember what came of a request until its worker says that it is over, and this memory moves with the
+*Once.* Servers remember the result of a request until its worker says that it is over, and this memory moves with the
 range. So words may be repeated. When an epoch begins while a take has a question under way, the take first asks whether
 it was given something there (``recall``), and goes on only if not.
 
-Promises: a tuple is taken once; those who wait at a range are served in their order; with ``copies`` of each range
-nothing is lost while one of them lives, and what is lost is told. A worker's operations are executed in its order if it
+Promises: a tuple is taken once; requests that wait at a range are served in their order; with ``copies`` of each range
+no tuple is lost while one of them lives, and losses are reported. A worker's operations are executed in its order if it
 awaits each. Live while the roster stands still for a few round trips.
 
 Bounded: ``REQUESTS_MAX`` requests under way; then ``Overflow``.
@@ -43,11 +43,11 @@ from .words import Name, Word
 
 REQUESTS_MAX = 10_000
 READ_AGAIN_S = 1.0
-"""A read that waits asks again after so long: an offer to it is said once."""
+"""Seconds after which a waiting read asks again: an offer to a read is sent only once."""
 
 
 class PartitionRequest(msgspec.Struct):
-    """What this worker wants."""
+    """A request of this worker."""
 
     number: int
     template: Template | None = None
@@ -56,13 +56,13 @@ class PartitionRequest(msgspec.Struct):
     item: Item | None = None
     lease_us: int = 0
     ranges: list[int] = []
-    """In which it can match; of a write: the one of the tuple."""
+    """The ranges in which it can match; of a write: the range of the tuple."""
     left: list[int] = []
-    """Those that were not asked yet."""
+    """Ranges that were not asked yet."""
     asked: list[int] = []
-    """Those that the question under way is about."""
+    """Ranges that the question under way is about."""
     recalls: bool = False
-    """Whether it has to ask first what it was given in ``asked``."""
+    """True if it must ask first which tuple it was given in ``asked``."""
     word: Word | None = None
     """The question under way."""
     to: int = 0
@@ -70,22 +70,22 @@ class PartitionRequest(msgspec.Struct):
     again_at: float = 0.0
     interested: bool = False
     offers: deque[tuple[int, int, Name]] = msgspec.field(default_factory=deque)
-    """By whom, in which range, what."""
+    """The offer: its server, its range, its tuple."""
     cancelled: bool = False
     written: Item | None = None
-    """What a take writes in place of the tuple."""
+    """The tuple that a take writes in place of the one taken."""
     relets: Name = (0, 0)
     """The tuple whose lease is renewed, or ends."""
     ends: bool = False
     first: int = 0
-    """Of a write: the epoch in which it was said first."""
+    """Of a write: the epoch in which it was first sent."""
     most: int = 0
-    """Of a tally: items that are wanted."""
+    """Of a tally: how many items are wanted."""
     tallies: dict[int, words.Tallied] = {}
 
 
 class PartitionResult(msgspec.Struct, frozen=True):
-    """What became of a request. A write has the name of its tuple, a tally its count and items. ``unknown``: the range
+    """The result of a request. A write has the name of its tuple, a tally its count and items. ``unknown``: the range
     of a write was lost while it was under way, perhaps with the tuple in it."""
 
     request: int
@@ -95,14 +95,14 @@ class PartitionResult(msgspec.Struct, frozen=True):
     items: list[Item] = []
     unknown: bool = False
     done: bool = False
-    """A lease was renewed, or has ended."""
+    """True if a lease was renewed, or has ended."""
     lease_us: int = 0
-    """What the lease of a taken tuple had left; 0: it had no end, or nobody knows."""
+    """The rest of the lease of a taken tuple; 0: it had no end, or the rest is not known."""
 
 
 class PartitionedMember:
-    """``copies`` and ``key`` are alike at all members. What it wants to send is in ``out``, as (member, word); what
-    became of requests in ``results``; which ranges were lost, with how many tuples, in ``lost``."""
+    """``copies`` and ``key`` must be the same at all members. Words to send are in ``out``, as (member, word); results
+    of requests in ``results``; lost ranges, with how many tuples each had, in ``lost``."""
 
     def __init__(self, me: int, worker: int, random: Random, copies: int = 1, key: int = 0) -> None:
         self.me = me
@@ -119,14 +119,14 @@ class PartitionedMember:
         self._requests: dict[int, PartitionRequest] = {}
         self._next = 1
         self._withdrawing: dict[int, set[int]] = {}
-        """Requests that are over, with the servers that do not know it yet."""
+        """Requests that are over, with the servers that were not told yet."""
         self._again_at = 0.0
         self._ready: dict[int, dict[int, int]] = {}
         self._heard: set[int] = set()
         self._lost_told = 0
         self._since = 0
 
-    # For the application.
+    # Calls of the application.
 
     def write(self, item: Item, lease_us: int, now: float) -> int:
         request = PartitionRequest(0, item=item, lease_us=lease_us, ranges=[range_of(item, self.key)])
@@ -143,7 +143,7 @@ class PartitionedMember:
         return self._seek(template, True, probe, now, item, lease_us)
 
     def relet(self, name: Name, item: Item, lease_us: int, ends: bool, now: float) -> int:
-        """The lease of a tuple of this worker begins anew, or ends."""
+        """Renew or end the lease of a tuple of this worker."""
         request = PartitionRequest(0, lease_us=lease_us, ranges=[range_of(item, self.key)], relets=name, ends=ends)
         return self._begin(request, now)
 
@@ -157,7 +157,7 @@ class PartitionedMember:
         lease_us: int = 0,
     ) -> int:
         ranges = list(ranges_of(template, self.key))
-        if len(ranges) > 1:  # everybody begins elsewhere
+        if len(ranges) > 1:  # requests of several members begin at different servers
             at = self.random.randrange(len(ranges))
             ranges = ranges[at:] + ranges[:at]
         request = PartitionRequest(0, template, takes, probe, lease_us=lease_us, ranges=ranges, left=list(ranges))
@@ -178,7 +178,8 @@ class PartitionedMember:
         return request.number
 
     def cancel(self, number: int, now: float) -> None:
-        """Nobody wants to wait for a request any more. Its result comes all the same: nothing, or what it got."""
+        """The caller does not wait for a request any more. Its result comes all the same: nothing, or the tuple that it
+        got."""
         request = self._requests.get(number)
         if request is None or request.template is None:
             return
@@ -205,7 +206,7 @@ class PartitionedMember:
         return self.server.placed[number][0]
 
     def _go_on(self, request: PartitionRequest, now: float) -> None:
-        """Say what comes next for a request, unless an answer is awaited."""
+        """Send the next word of a request, unless an answer is awaited."""
         if not self.opened or request.word is not None:
             return
         assert self.epoch is not None
@@ -387,7 +388,7 @@ class PartitionedMember:
             request.word = None
         if self.me in epoch.members:
             since = next(entry.since for entry in epoch.entries if entry.member == self.me)
-            if since != self._since:  # it was struck off, and its interests are gone
+            if since != self._since:  # this member was struck off, and its interests are gone
                 self._since = since
                 for request in self._requests.values():
                     request.left = list(request.ranges) if request.item is None else []
@@ -404,7 +405,7 @@ class PartitionedMember:
             self._go_on(request, now)
 
     def _settle(self, now: float) -> None:
-        """Tell the eldest when this member is ready; the eldest: go on when all are."""
+        """Tell the eldest when this member is ready; the eldest goes on when all are."""
         assert self.epoch is not None
         if self.opened or self.me not in self.epoch.members or not self.server.ready:
             return

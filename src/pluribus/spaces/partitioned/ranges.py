@@ -1,7 +1,7 @@
-"""One range of a partitioned space: its tuples, who waits there, what is set aside, and what came of requests.
+"""One range of a partitioned space: its tuples, waiting interests, tuples that are set aside, and results of requests.
 
-The state changes by numbered steps only, so that a copy which has had the same steps is the same. ``placement`` says
-which members have which range; ``range_of`` which range a tuple is in, and ``ranges_of`` in which a template can match.
+The state changes by numbered steps only, so that a copy after the same steps is the same. ``placement`` gives the
+members of each range, ``range_of`` the range of a tuple, and ``ranges_of`` the ranges in which a template can match.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from .words import Change, Interest, Name, Owed, State
 RANGES = 64
 ENDS_SLACK = 64
 RESULTS_MAX = 100_000
-"""Results of requests that one range remembers; a worker says with each request which of them it needs no more."""
+"""Results of requests that one range remembers; with each request a worker says which of them it needs no more."""
 
 
 def range_of(item: Item, key: int) -> int:
-    """By the number of fields and the field at ``key``; of an entry by the last of its base classes."""
+    """The range of a tuple, by the number of fields and the field at ``key``; of an entry, by the last of its base
+    classes."""
     if item.of:
         return _hashed(b"@" + _root(item.of))
     return _of_tuple(len(item.fields), item.fields[key] if key < len(item.fields) else None)
 
 
 def ranges_of(template: Template, key: int) -> Sequence[int]:
-    """One range if the template fixes what is hashed; else all."""
+    """One range if the template fixes the hashed field; else all."""
     if template.of:
         return [_hashed(b"@" + _root(template.of))]
     if template.arity == ARITY_ANY:
@@ -54,8 +55,8 @@ def _hashed(data: bytes) -> int:
 
 
 def placement(holders: Sequence[int], copies: int) -> list[list[int]]:
-    """By range: the owner, then those who keep copies. Each is whoever scores highest for the range, but nobody owns
-    more than its share; so when a member comes or goes, few ranges move between others."""
+    """By range: the owner, then those who keep copies. Each is the member that scores highest for the range, but no
+    member owns more than its share; so when a member comes or goes, few ranges move between other members."""
     share = -(-RANGES // len(holders)) if holders else 0
     owned = dict.fromkeys(holders, 0)
     placed: list[list[int]] = []
@@ -77,7 +78,7 @@ def _score(number: int, member: int) -> bytes:
 class RangeState:
     def __init__(self, epoch: int, born: int) -> None:
         self.epoch = epoch
-        """Of the state; one that begins empty is of none until its epoch is opened."""
+        """The epoch of the state; a range that begins empty has none until its epoch is opened."""
         self.born = born
         self.steps = 0
         self.tuples: dict[Name, tuple[Item, float]] = {}
@@ -88,10 +89,10 @@ class RangeState:
         self.done: dict[int, dict[int, tuple[Name, Item | None]]] = {}
         self.floors: dict[int, int] = {}
         self.owed: dict[tuple[int, int], Owed] = {}
-        """By request: what replaces the tuple that it took here, and is not kept elsewhere yet."""
+        """By request: the tuple that replaces the one taken here, and that is not kept elsewhere yet."""
         self.free = TupleIndex()
         self.kept = TupleIndex()
-        """Those that are set aside: they can be read."""
+        """Tuples that are set aside: they can be read."""
         self._numbers: dict[Name, int] = {}
         self._names: dict[int, Name] = {}
         self._next = 0
@@ -148,7 +149,7 @@ class RangeState:
         self._ends(until, name)
 
     def _ends(self, until: float, name: Name) -> None:
-        """Remember when a lease ends; what is out of date is thrown away when it is most of what is remembered."""
+        """Remember when a lease ends. Outdated entries are removed when they are most of the list."""
         if not until:
             return
         heappush(self.ends, (until, name))
@@ -181,7 +182,7 @@ class RangeState:
             self._wishes.add(holder, interest.template)
 
     def interested(self, item: Item) -> list[Interest]:
-        """Who waits for an item, in their order."""
+        """Interests that an item matches, in their order."""
         return [self.waiting[holder] for holder in sorted(self._wishes.of(item), key=self._turns.__getitem__)]
 
     def find(self, template: Template, reads: bool) -> Name | None:
@@ -191,15 +192,15 @@ class RangeState:
         return None if number is None else self._names[number]
 
     def result(self, worker: int, number: int) -> tuple[Name, Item | None] | None:
-        """What a request was given here before."""
+        """The tuple that a request was given here before."""
         return self.done.get(worker, {}).get(number)
 
     def over(self, worker: int, number: int) -> bool:
-        """Whether a word of this request is late: its worker has long finished it."""
+        """True if a word of this request is late: its worker has long finished it."""
         return number < self.floors.get(worker, 0)
 
     def expired(self, now: float) -> list[Name]:
-        """Whose leases have ended, and nobody is about to take."""
+        """Tuples whose leases have ended, and that no take is about to get."""
         found: list[Name] = []
         while self.ends and self.ends[0][0] <= now:
             until, name = heappop(self.ends)
@@ -214,10 +215,10 @@ class RangeState:
         numbers = sorted([*self.free.matches(template), *self.kept.matches(template)])
         return [self.tuples[self._names[number]][0] for number in numbers]
 
-    # Moving.
+    # State transfer.
 
     def left_us(self, name: Name, now: float) -> int:
-        """What the lease of a tuple has left; 0: it has no end."""
+        """The rest of a tuple's lease; 0: it has no end."""
         until = self.tuples[name][1]
         return max(int((until - now) * 1e6), 1) if until else 0
 
@@ -230,7 +231,7 @@ class RangeState:
         return State(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born, owed)
 
     def interests(self) -> list[Interest]:
-        """Those who wait, in their order."""
+        """Waiting interests, in their order."""
         return list(self.waiting.values())
 
     @classmethod

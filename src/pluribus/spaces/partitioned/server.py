@@ -1,13 +1,13 @@
 """A member as a server: the ranges that it owns, the copies that it keeps, and moving them when an epoch begins.
 
 *One owner a range and epoch.* The owner executes requests in steps. With ``copies`` above 1 every step goes to the
-others that keep the range, and what it answers is said when they all have it.
+others that keep the range, and its answers are sent when they all have it.
 
-*An epoch begins* with everybody telling everybody which ranges it has. The owner of a range takes the state over from
-whoever has it of the latest epoch with most steps, hands it to those who keep copies, and is ready. When all are, the
-roster opens the epoch, and nobody serves before: tuples, what is set aside, and interests in their order have moved by
-then. A range of which nobody has the state of the last opened epoch is lost; it begins empty, and everybody is told
-before the epoch opens.
+*An epoch begins* when every member tells every other which ranges it has. The owner of a range takes over the state of
+the latest epoch with most steps, hands it to the members that keep copies, and is ready. When all are ready, the roster
+opens the epoch. No member serves before: by then tuples, tuples set aside, and interests in their order have moved. If
+no member has the state of the last opened epoch, the range is lost: it begins empty, and every member is told before
+the epoch opens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .words import Change, Name, Word
 
 REPEAT_S = 0.3
 TALLY_BYTES_MAX = 64 << 20
-"""Of the tuples that one member tells of when all are asked for."""
+"""Bytes of tuples that one member sends when all are asked for."""
 
 Say = Callable[[], None]
 
@@ -37,11 +37,11 @@ class Server:
         self.states: dict[int, RangeState] = {}
         self.epoch: Epoch | None = None
         self.placed: list[list[int]] = [[] for _ in range(RANGES)]
-        """By range: the owner, then who keeps copies."""
+        """By range: the owner, then the members that keep copies."""
         self._answers: dict[tuple[int, int], Say] = {}
-        """By request: what is said to its worker when what it carried is kept."""
+        """By request: the words to its worker that are sent when its tuple is kept."""
         self.served = 0
-        """Requests, for those who count."""
+        """How many requests were served; for statistics."""
         self._pending: dict[int, list[tuple[int, list[Change], list[Say]]]] = {}
         self._acks: dict[tuple[int, int], int] = {}
         self._holdings: dict[int, dict[int, tuple[int, int, int]]] = {}
@@ -58,12 +58,12 @@ class Server:
 
     @property
     def ready(self) -> bool:
-        """Whether this member's ranges are where they belong in this epoch."""
+        """True if this member has the state of all its ranges in this epoch."""
         return self._moved and not self._pulling and not self._storing
 
     @property
     def lost(self) -> dict[int, int]:
-        """Ranges of this member's of which no state was left."""
+        """Ranges of this member of which no state was left."""
         return dict(self._lost)
 
     def owned(self) -> list[int]:
@@ -85,7 +85,7 @@ class Server:
         self.tell()
 
     def tell(self) -> None:
-        """Everybody, what this member has."""
+        """Tell every member which ranges this member has."""
         assert self.epoch is not None
         mine = {number: (state.epoch, state.steps, len(state.tuples)) for number, state in self.states.items()}
         for member in self.epoch.members:
@@ -124,7 +124,7 @@ class Server:
             self._send(source, words.Pull(self.epoch.number, number))
 
     def _hand_out(self, number: int, now: float) -> None:
-        """To those who keep copies."""
+        """Send a range to the members that keep copies."""
         assert self.epoch is not None
         others = set(self.placed[number][1:])
         if others:
@@ -133,7 +133,7 @@ class Server:
                 self._send(member, self.states[number].saved(self.epoch.number, number, now))
 
     def moving(self, sender: int, word: Word, now: float) -> None:
-        """A word about ranges on their way."""
+        """A word about the transfer of ranges."""
         assert self.epoch is not None
         match word:
             case words.Pull(_, number):
@@ -158,7 +158,7 @@ class Server:
                 pass
 
     def open(self, epoch: Epoch, now: float) -> None:
-        """Serve. What belongs elsewhere is given up, and interests of workers that are gone end."""
+        """Serve. Ranges of other members are given up, and interests of workers that are gone end."""
         self.epoch = epoch
         for number in list(self.states):
             if self.me not in self.placed[number]:
@@ -175,7 +175,7 @@ class Server:
                 self._leave(number, holder, [], now)
 
     def tick(self, now: float, again: bool) -> None:
-        """``again``: say once more what was not answered."""
+        """``again``: repeat words that were not answered."""
         if self.epoch is None:
             return
         if not self.opened:
@@ -197,7 +197,7 @@ class Server:
 
     def _move_again(self, now: float) -> None:
         assert self.epoch is not None
-        self.tell()  # one that entered the epoch later than this member has not heard it yet
+        self.tell()  # a member that entered the epoch later has not received it yet
         for number, source in self._pulling.items():
             self._send(source, words.Pull(self.epoch.number, number))
         for number, members in self._storing.items():
@@ -208,13 +208,13 @@ class Server:
     def next_end(self) -> float:
         if not self.opened:
             return float("inf")
-        owned = [self.states[number] for number in self.owned()]  # of a copy the owner says what has ended
+        owned = [self.states[number] for number in self.owned()]  # of a copy the owner says which leases have ended
         return min((state.ends[0][0] for state in owned if state.ends), default=float("inf"))
 
     # Steps.
 
     def _commit(self, number: int, changes: list[Change], says: list[Say], now: float) -> None:
-        """A step of a range; what is to be said of it is said when all copies have it."""
+        """Do a step of a range; its words are sent when all copies have the step."""
         state = self.states[number]
         state.step(changes, now)
         if len(self.placed[number]) == 1:
@@ -256,7 +256,7 @@ class Server:
             self._pending.pop(word.range, None)
 
     def _when_copied(self, number: int, say: Say) -> None:
-        """When everything that a range has done so far is in all copies."""
+        """Send a word when every step of a range so far is in all copies."""
         pending = self._pending.get(number)
         if pending:
             pending[-1][2].append(say)
@@ -303,7 +303,7 @@ class Server:
         changes: list[Change],
         but: tuple[int, int] = (0, 0),
     ) -> list[Say]:
-        """Who hears of items that are free now. The first take that waits for one has it set aside."""
+        """Offer free items to interests. The first take that waits for an item has it set aside."""
         says: list[Say] = []
         busy = {*state.aside.values(), but}
         for name, item in items:
@@ -344,7 +344,7 @@ class Server:
             if holder in state.owed:
                 self._answers[holder] = answer(*before) if before is not None else answer()
                 return
-            # A range may also have kept what a replacing take has written: that is no result of its taking.
+            # A range may also have kept the tuple that a replacing take has written: that is no result of its taking.
             if (before is not None and before[1] is not None) or state.over(*holder):
                 self._when_copied(number, answer(*before) if before is not None else answer())
                 return
@@ -375,8 +375,8 @@ class Server:
     def _take(
         self, number: int, state: RangeState, name: Name, word: words.Seek | words.Claim, say: Say, now: float
     ) -> None:
-        """Remove a tuple for a request, and write what it carries: in the same step if that belongs into this range,
-        else by its owner, who is asked until it has it; the request is answered then."""
+        """Remove a tuple for a request, and write the tuple that replaces it: in the same step if that belongs into
+        this range; else its owner is asked until it has the tuple, and the request is answered then."""
         holder = (word.worker, word.number)
         done = (*holder, name, state.tuples[name][0])
         changes = [Change(remove=name, leave=holder, done=done, floor=(word.worker, word.floor))]
@@ -499,7 +499,7 @@ class Server:
             self._send(sender, withdrawn)
 
     def _leave(self, number: int, holder: tuple[int, int], says: list[Say], now: float) -> None:
-        """An interest ends; what was set aside for it goes to the next."""
+        """An interest ends; a tuple that was set aside for it goes to the next."""
         state = self.states[number]
         free = [(name, state.tuples[name][0]) for name, who in state.aside.items() if who == holder]
         changes = [Change(leave=holder)]
@@ -525,7 +525,7 @@ class Server:
 
 
 def _first(items: Iterable[Item], most: int) -> list[Item]:
-    """As many as fit into one word."""
+    """As many items as fit into one word."""
     found: list[Item] = []
     size = 0
     for item in items if most else ():

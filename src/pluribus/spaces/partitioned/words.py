@@ -1,7 +1,7 @@
-"""What members of a partitioned space say to each other. Every word carries the epoch that it belongs to.
+"""The words between members of a partitioned space. Every word carries its epoch.
 
 A request is named by its worker and a number. ``floor`` is the worker's first request that is not over: servers forget
-what came of those below.
+the results of those below.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..values import Item
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Range = Annotated[int, msgspec.Meta(ge=0, lt=1_024)]
 Name = tuple[Number, Number]
-"""Of a tuple: the worker that wrote it, and the number of that request."""
+"""The name of a tuple: the worker that wrote it, and the number of that request."""
 Ranges = Annotated[list[Range], msgspec.Meta(max_length=1_024)]
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True):
-    """What a take writes in place of the tuple that it gets, in the range of the new one. ``first``: the epoch in which
-    it was said first."""
+    """The tuple that a take writes in place of the one that it gets, in the range of the new one. ``first``: the epoch
+    in which it was first sent."""
 
     item: Item
     lease_us: Number
@@ -31,7 +31,7 @@ class Carried(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Owed(msgspec.Struct, frozen=True, array_like=True):
-    """A tuple that a take has to be replaced by, and that is not in its own range yet."""
+    """A tuple that replaces a taken one, and that is not in its own range yet."""
 
     worker: Number
     number: Number
@@ -47,14 +47,14 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
     item: Item
     lease_us: Number
     first: Number
-    """The epoch in which it was said first."""
+    """The epoch in which it was first sent."""
     owed_by: int = -1
-    """The range in which a take was made that this tuple replaces: its owner says this word."""
+    """The range in which the replacing take was made: its owner sends this word."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A tuple is in its range, and in all copies of it. ``unknown``: nobody can tell whether it was, because the range
-    was lost since it was first said."""
+    """A tuple is in its range, and in all copies of it. ``unknown``: it may have been, but the range was lost since the
+    tuple was first sent."""
 
     epoch: Number
     number: Number
@@ -63,7 +63,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 class Seek(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """Find a match in these ranges of yours. A take gets it at once; if there is none, an interest is left, unless it
-    is a ``probe``. ``recall``: only say what this request was given here before."""
+    is a ``probe``. ``recall``: only answer which tuple this request was given here before."""
 
     epoch: Number
     worker: Number
@@ -79,7 +79,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Sought(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """What was found; no item: nothing."""
+    """The match that was found; no item: there was none."""
 
     epoch: Number
     number: Number
@@ -87,11 +87,11 @@ class Sought(msgspec.Struct, frozen=True, array_like=True, tag=4):
     name: Name = (0, 0)
     item: Item | None = None
     lease_us: Number = 0
-    """What its lease had left, if that is known; 0: it had no end."""
+    """The rest of its lease, if that is known; 0: it had no end."""
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """A match has come for an interest. For a take it is set aside until that claims it, or withdraws."""
+    """A match for an interest. For a take it is set aside until the take claims it, or withdraws."""
 
     epoch: Number
     number: Number
@@ -101,7 +101,7 @@ class Offer(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Take what was offered; the answer is ``Sought``."""
+    """Take the offered tuple; the answer is ``Sought``."""
 
     epoch: Number
     worker: Number
@@ -114,7 +114,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """A request is over: its interests end, and what was set aside for it goes to others."""
+    """A request is over: its interests end, and a tuple that was set aside for it goes to others."""
 
     epoch: Number
     worker: Number
@@ -136,7 +136,7 @@ class Interest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """One step of a range's state. What is not None happens, in the order of the fields."""
+    """One step of a range's state. Every field that is not None takes effect, in the order of the fields."""
 
     add: tuple[Name, Item, Number] | None = None
     remove: Name | None = None
@@ -152,7 +152,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Steps of a range, for those who have a copy of it; the first has this number."""
+    """Steps of a range, for the members that have a copy of it; the first has this number."""
 
     epoch: Number
     range: Range
@@ -167,8 +167,8 @@ class Copied(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class Holdings(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """When an epoch begins, to everybody: which ranges this member has, of which epoch, after how many steps, and with
-    how many tuples."""
+    """When an epoch begins, to every member: the ranges that this member has, of which epoch, after how many steps, and
+    with how many tuples."""
 
     epoch: Number
     ranges: dict[Range, tuple[Number, Number, Number]]
@@ -180,8 +180,8 @@ class Pull(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """A range in full: tuples with what their leases have left, interests in their order, what is set aside, what came
-    of requests."""
+    """A range in full: tuples with the rest of their leases, interests in their order, tuples that are set aside,
+    results of requests."""
 
     epoch: Number
     range: Range
@@ -204,8 +204,8 @@ class Stored(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """To the eldest: this member has all its ranges, and so has whoever keeps copies of them. ``lost``: ranges of which
-    no copy was left, each with how many tuples it had when an epoch last began."""
+    """To the eldest: this member has all its ranges, and so have the members that keep copies of them. ``lost``: ranges
+    of which no copy was left, each with how many tuples it had when an epoch last began."""
 
     epoch: Number
     lost: dict[Range, int]
@@ -228,7 +228,7 @@ class Tallied(msgspec.Struct, frozen=True, array_like=True, tag=17):
 
 
 class Lost(msgspec.Struct, frozen=True, array_like=True, tag=18):
-    """To everybody, before the epoch is opened: what is not there any more."""
+    """To every member, before the epoch is opened: ranges that are lost."""
 
     epoch: Number
     ranges: dict[Range, int]
@@ -241,7 +241,7 @@ class Heard(msgspec.Struct, frozen=True, array_like=True, tag=19):
 
 
 class Relet(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """The lease of a tuple begins anew with this length, or ends now."""
+    """Renew the lease of a tuple with this length, or end it now."""
 
     epoch: Number
     worker: Number
@@ -254,7 +254,7 @@ class Relet(msgspec.Struct, frozen=True, array_like=True, tag=20):
 
 
 class Let(msgspec.Struct, frozen=True, array_like=True, tag=21):
-    """The answer to ``Relet``; not ``done``: the tuple is gone, or somebody is about to take it."""
+    """The answer to ``Relet``; not ``done``: the tuple is gone, or a take is about to get it."""
 
     epoch: Number
     number: Number

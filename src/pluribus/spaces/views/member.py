@@ -15,18 +15,18 @@ lock.
 when it has executed that worker's operations from before. A worker sends no write while a take of its own from before
 is not finished at all replicas.
 
-*Epochs.* The roster (``roster``) numbers them. When one begins, every member reports to the eldest what it has; the
-eldest merges what the replicas of the latest epoch have, executes removals that are still under way, and tells each
-member how to get there (``Install``). When all have done that, the roster opens the epoch; nobody acts in it before.
-Locks end with their epoch.
+*Epochs.* The roster (``roster``) numbers them. When one begins, every member reports its state to the eldest; the
+eldest merges the states of the replicas of the latest epoch, executes removals that are still under way, and tells each
+member how to get to the merged state (``Install``). When all have done that, the roster opens the epoch; no member acts
+in it before. Locks end with their epoch.
 
-*Merging.* A tuple stays if some replica has it and none is without it that has executed its writer's operations so far:
-that one has removed it.
+*Merging.* A tuple stays if some replica has it, unless a replica is without it that has executed its writer's
+operations so far: that replica has removed it.
 
 Promises: no two workers take the same tuple, unless one is told that its take is *void*: it was cut off or has crashed
 between the phases, and no replica that is left had heard of it. A write is kept once all replicas have acknowledged it
 (``pending`` is 0), and while one of them lives. Live while the roster stands still for a few round trips: of several
-takers that hold locks, only one can have most of them, the others give theirs back; see ``replica`` for why nobody
+takers that hold locks, only one can have most of them, the others give theirs back; ``replica`` says why no taker
 starves.
 
 Bounded: ``REQUESTS_MAX`` requests and ``OPS_MAX`` operations under way; then ``Overflow``.
@@ -51,7 +51,7 @@ from .replica import Holder, TupleReplica
 from .words import Name, Op, Word
 
 REPEAT_S = 0.3
-"""A word that was not answered is sent again after so long."""
+"""Seconds after which a word that was not answered is sent again."""
 BACK_OFF_S = 0.05
 BACK_OFF_S_MAX = 1.0
 REQUESTS_MAX = 10_000
@@ -73,9 +73,9 @@ class ViewRequest(msgspec.Struct):
     retry_at: float = 0.0
     locking: bool = False
     locked: dict[int, dict[Name, tuple[Item, int]]] = {}
-    """By replica: what matches there, and what the lease of each has left."""
+    """By replica: the matches there, and the rest of the lease of each."""
     written: Item | None = None
-    """What a take writes in place of the tuple."""
+    """The tuple that a take writes in place of the one taken."""
     lease_us: int = 0
     only: Name = (0, 0)
     """The tuple whose lease is renewed, or ends: it is taken, and written again or not."""
@@ -84,20 +84,20 @@ class ViewRequest(msgspec.Struct):
 
 
 class ViewResult(msgspec.Struct, frozen=True):
-    """What became of a request. ``name`` names the tuple; no item: there was no match."""
+    """The result of a request. ``name`` names the tuple; no item: there was no match."""
 
     request: int
     name: Name = (0, 0)
     item: Item | None = None
     written: int = 0
-    """The operation that has written what replaces it."""
+    """The operation that has written the replacing tuple."""
     lease_us: int = 0
-    """What the lease of a taken tuple had left; 0: it had no end."""
+    """The rest of the lease of a taken tuple; 0: it had no end."""
 
 
 class ViewsMember:
-    """``holds``: it has a replica. What it wants to send is in ``out``, as (member, word); what became of requests in
-    ``results``; takes that did not happen after all in ``void``."""
+    """``holds``: it has a replica. Words to send are in ``out``, as (member, word); results of requests in ``results``;
+    takes that became void in ``void``."""
 
     def __init__(self, me: int, worker: int, holds: bool, random: Random) -> None:
         self.me = me
@@ -106,14 +106,14 @@ class ViewsMember:
         self.replica = TupleReplica() if holds else None
         self.epoch: Epoch | None = None
         self.installed = False
-        """The tuples of this epoch are here."""
+        """True if the tuples of this epoch are here."""
         self.opening = 0
         """The epoch that the roster should open now; 0: none."""
         self.out: list[tuple[int, Word]] = []
         self.results: list[ViewResult] = []
         self.void: list[Item] = []
         self._removing: dict[Name, Item] = {}
-        """What takes that are not finished have taken."""
+        """Tuples taken by takes that are not finished."""
         self.lost = 0
         """How often the space was lost with all its replicas."""
         self._merge: Merge | None = None
@@ -131,10 +131,10 @@ class ViewsMember:
         self._stirs: dict[Holder, int] = {}
         """Takes that wait here for a match to come."""
         self._templates: dict[Holder, Template] = {}
-        """Of takes that were here last."""
+        """Takes that waited here most recently."""
         self._wishes: Wishes[tuple[bool, int, int]] = Wishes()
 
-    # For the application.
+    # Calls of the application.
 
     @property
     def pending(self) -> int:
@@ -166,7 +166,7 @@ class ViewsMember:
         return self._begin(request, now)
 
     def relet(self, name: Name, item: Item, lease_us: int, ends: bool, now: float) -> int:
-        """The lease of a tuple begins anew, or ends: under the lock, so that nobody takes it meanwhile."""
+        """Renew or end the lease of a tuple: under the lock, so that no other worker takes it meanwhile."""
         template = exactly(item)
         request = ViewRequest(0, template, True, True, self._next_op - 1, locked={}, lease_us=lease_us, only=name)
         request.written = None if ends else item
@@ -183,7 +183,7 @@ class ViewsMember:
         return request.number
 
     def cancel(self, number: int) -> None:
-        """Nobody waits for a request any more."""
+        """The caller does not wait for a request any more."""
         request = self._requests.pop(number, None)
         if request is not None:
             self._over(request)
@@ -215,7 +215,7 @@ class ViewsMember:
         self._ask_locks(request, False, now)
 
     def _own_answer(self, request: ViewRequest) -> bool:
-        """From the replica of this member, if it has executed what this worker did before."""
+        """The answer of this member's own replica, if it has executed the earlier operations of this worker."""
         assert self.replica is not None and self.epoch is not None
         if self.replica.marks.get(self.worker, 0) < request.after:
             return False
@@ -308,7 +308,7 @@ class ViewsMember:
             request.retry_at = now + BACK_OFF_S_MAX * (1 + self.random.random())
 
     def _common(self, answers: Sequence[dict[Name, tuple[Item, int]]]) -> list[Name]:
-        """The tuples that all replicas have."""
+        """The tuples that are in all answers."""
         return sorted(set(answers[0]).intersection(*answers[1:]))
 
     def _give_back(self, request: ViewRequest, now: float) -> None:
@@ -332,7 +332,8 @@ class ViewsMember:
     # Operations of this worker.
 
     def _sendable(self) -> list[Op]:
-        """In their order, up to the first write behind a take of its own that is not finished."""
+        """Operations that may be sent, in order: up to the first write behind a take of this worker that is not
+        finished."""
         found: list[Op] = []
         removing = False
         for op, _ in self._ops.values():
@@ -407,7 +408,7 @@ class ViewsMember:
         holder, template, attempt = (word.worker, word.request), word.template, word.attempt
         after, most = word.after, word.most
         if replica.marks.get(holder[0], 0) < after:
-            return  # it will ask again, when what its worker did before is executed
+            return  # the worker will ask again, when its earlier operations are executed
         self._templates[holder] = template
         while len(self._templates) > REQUESTS_MAX:
             del self._templates[next(iter(self._templates))]
@@ -423,7 +424,7 @@ class ViewsMember:
             self._wishes.add((takes, *holder), template)
 
     def _arrived(self, item: Item, now: float) -> None:
-        """A tuple was written: whoever waits for it hears."""
+        """A tuple was written: tell requests that wait for it."""
         for takes, worker, request in list(self._wishes.of(item)):
             if takes:
                 self._stir((worker, request), now)
@@ -484,7 +485,7 @@ class ViewsMember:
             request.locked, request.denied, request.answered = {}, set(), set()
         self._merge = None
         if self.me not in epoch.members:
-            return  # it has to enter again
+            return  # this member has to enter again
         if self.me == epoch.members[0]:
             self._merge = Merge(epoch)
         self._report(now)
@@ -529,7 +530,7 @@ class ViewsMember:
         self._push(now)
 
     def _push(self, now: float) -> None:
-        """What the eldest still has to say in this epoch."""
+        """Send the words of the eldest that are still due in this epoch."""
         if self._merge is None:
             return
         for member, word in self._merge.words():
@@ -545,7 +546,7 @@ class ViewsMember:
             self.installed = True
             self.void += [self._removing.pop(name) for name in word.void if name in self._removing]
             for number, (op, decided) in self._ops.items():
-                if op.name in word.void:  # what was to replace the tuple is not written, either
+                if op.name in word.void:  # the replacing tuple is not written, either
                     self._ops[number] = (Op(number, None, 0, op.name, op.request), decided)
             if word.lost:
                 self.lost += 1
@@ -556,7 +557,7 @@ class ViewsMember:
 
     @property
     def opened(self) -> bool:
-        """Whether operations go on in this epoch."""
+        """True if operations go on in this epoch."""
         return self.epoch is not None and self.installed and self.epoch.opened == self.epoch.number
 
     def _open(self, now: float) -> None:
@@ -610,11 +611,12 @@ class ViewsMember:
 
     @property
     def _may_expire(self) -> bool:
-        """What was reported for an epoch is held until the epoch is installed: the eldest may still ask for it."""
+        """True if expired tuples may be removed. The tuples that were reported for an epoch are kept until the epoch is
+        installed: the eldest may still ask for them."""
         return self.epoch is None or self.installed or self.me not in self.epoch.members
 
     def tick(self, now: float) -> None:
-        """Say again what was not answered."""
+        """Repeat words that were not answered."""
         if self.replica is not None and self._may_expire:
             self.replica.expire(now)
         if self.epoch is None or self.me not in self.epoch.members:

@@ -1,10 +1,10 @@
-"""What the eldest member does when an epoch begins: one state out of what all members have.
+"""Merging: when an epoch begins, the eldest member makes one state from those of all members.
 
-The replicas that count are those whose tuples are of the latest epoch; others were away, and are brought up to date.
-If none has tuples of the last epoch that was opened, the space is lost: it begins empty, and everybody is told. A
-tuple stays if one of them has it, and none is without it that has executed its writer's operations that far. Removals
-that a living worker had decided are executed here, those of the latest epoch first; if the tuple is gone by then,
-somebody else has taken it, and the worker is told that its take is void.
+The replicas that count are those whose tuples are of the latest epoch; others were away, and are brought up to date. If
+none has tuples of the last epoch that was opened, the space is lost: it begins empty, and every member is told. A tuple
+stays if one of the replicas has it, unless a replica is without it that has executed its writer's operations that far.
+Removals that a living worker had decided are executed here, those of the latest epoch first; if the tuple is gone by
+then, another worker has taken it, and the worker is told that its take is void.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Merge:
         self._epoch = epoch
         self._reports: dict[int, Report] = {}
         self._names: set[Name] | None = None
-        """Of the tuples of the epoch, when all have reported."""
+        """Reports of the tuples of the epoch, when all members have reported."""
         self._marks: dict[int, int] = {}
         self._ahead: dict[int, set[int]] = {}
         self._void: dict[int, list[Name]] = {}
@@ -32,7 +32,7 @@ class Merge:
 
     @property
     def complete(self) -> bool:
-        """Everybody has reported."""
+        """True if every member has reported."""
         return self._names is not None
 
     def reported(self, member: int, report: Report) -> None:
@@ -69,7 +69,7 @@ class Merge:
         )
 
     def _remove(self) -> None:
-        """Removals that are under way."""
+        """Execute removals that are under way."""
         assert self._names is not None
         if self._lost:
             return
@@ -93,7 +93,7 @@ class Merge:
 
     @property
     def done(self) -> bool:
-        """Everybody has the tuples of the epoch."""
+        """True if every member has the tuples of the epoch."""
         return self.installed >= set(self._epoch.members)
 
     def got(self, tuples: Iterable[tuple[Name, Item, int]]) -> None:
@@ -102,7 +102,7 @@ class Merge:
                 self._items[one[0]] = one
 
     def words(self) -> Iterator[tuple[int, Word]]:
-        """What is to be said now; said again until it is answered."""
+        """The words to send now; they are repeated until they are answered."""
         if self._names is None:
             return
         lacking = self._missing - set(self._items)

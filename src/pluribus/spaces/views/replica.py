@@ -1,12 +1,13 @@
 """A replica: all tuples of the space, and the locks on tuple sets that takers hold here.
 
-It executes the operations of each worker in the order of their numbers, each once: ``marks`` says how far. A tuple that
-is not here although its writer's mark is past it was removed. So no removed tuple has to be remembered.
+A replica executes the operations of each worker in the order of their numbers, each once: ``marks`` has the last one
+executed. A tuple that is not here although its writer's mark is past it was removed. So removed tuples need not be
+remembered.
 
 *Locks.* A template whose first field is a value locks the tuple set of that name; any other template, and one of an
-entry, locks all sets. A lock is granted at once or denied. Nobody starves: a request that was denied is remembered for
-``RESERVED_S``, and a lock that is free goes to no request of fewer attempts while it is. Who has most of the locks
-already is exempt, or two might wait for each other.
+entry, locks all sets. A lock is granted at once or denied. No taker starves: a request that was denied is remembered
+for ``RESERVED_S``, and meanwhile a free lock goes to no request of fewer attempts. A taker that has most of the locks
+already is exempt, or two takers might wait for each other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .words import Name, Op
 
 RESERVED_S = 2.0
 MATCHES_MAX = 256
-"""Of one answer to a lock: the first by name."""
+"""Tuples in one answer to a lock: the first by name."""
 
 Holder = tuple[int, int]
 """A worker and its request."""
@@ -31,7 +32,7 @@ OVER = 1 << 62
 """Later than every attempt."""
 OVER_MAX = 10_000
 WORKER_BITS = 64
-"""The worker of a tuple is above them in its number."""
+"""The number of the worker is in the bits above these."""
 
 
 def set_of(template: Template) -> bytes:
@@ -43,23 +44,23 @@ def set_of(template: Template) -> bytes:
 class TupleReplica:
     def __init__(self) -> None:
         self.epoch = -1
-        """Of the tuples that are here; -1: none were installed yet."""
+        """The epoch of the tuples that are here; -1: none were installed yet."""
         self.tuples: dict[Name, tuple[Item, float]] = {}
-        """With when the lease ends, by this member's clock; 0: never."""
+        """Tuples, with the end of the lease by this member's clock; 0: never."""
         self.marks: dict[int, int] = {}
         self.ahead: dict[int, set[int]] = {}
         """By worker: removals beyond its mark that were executed when an epoch began."""
         self._ends: list[tuple[float, Name]] = []
         self._index = TupleIndex()
-        """The numbers in it are in the order of the names, which is alike at all replicas: so the first matches of a
-        take are."""
+        """The numbers in it are in the order of the names, which is the same at all replicas: so the first matches of a
+        take are the same."""
         self._arrived: dict[int, int] = {}
-        """By number: when it came here."""
+        """By number: when the tuple came here."""
         self._next = 0
         self.locks: dict[bytes, tuple[Holder, int]] = {}
-        """By tuple set: who has it, and in which attempt."""
+        """By tuple set: the holder of its lock, and the attempt."""
         self._over: dict[Holder, int] = {}
-        """Attempts that were given up: an older word of theirs takes no lock."""
+        """Attempts that were given up: a late word of such an attempt takes no lock."""
         self._denied: dict[Holder, tuple[int, bytes, float]] = {}
 
     # Tuples.
@@ -118,12 +119,12 @@ class TupleReplica:
         return self._index.count(template)
 
     def every(self, template: Template) -> list[Item]:
-        """The oldest first."""
+        """Every match, the oldest first."""
         found = sorted(self._index.matches(template), key=self._arrived.__getitem__)
         return [self._index.items[number] for number in found]
 
     def expire(self, now: float) -> None:
-        """Remove what has outlived its lease. Each replica does it by its own clock."""
+        """Remove tuples whose lease has ended. Each replica does it by its own clock."""
         while self._ends and self._ends[0][0] <= now:
             until, name = heappop(self._ends)
             if name in self.tuples and self.tuples[name][1] == until:
@@ -160,7 +161,7 @@ class TupleReplica:
         )
 
     def unlock(self, holder: Holder, attempt: int) -> None:
-        """A lock of this attempt or an earlier one is free."""
+        """Free a lock of this attempt or an earlier one."""
         self._denied.pop(holder, None)
         self._over[holder] = max(attempt, self._over.get(holder, -1))
         while len(self._over) > OVER_MAX:

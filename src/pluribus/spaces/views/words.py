@@ -1,4 +1,4 @@
-"""What members of a space of the kind *views* say to each other. Every word carries the epoch that it belongs to."""
+"""The words between members of a space of the kind *views*. Every word carries its epoch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..values import Item
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Name = tuple[Number, Number]
-"""Of a tuple: the worker that wrote it, and the number of that operation."""
+"""The name of a tuple: the worker that wrote it, and the number of that operation."""
 Many = Annotated[list[tuple[Name, Item, Number]], msgspec.Meta(max_length=1_000_000)]
-"""Tuples with their names, and how long their leases still run (microseconds; 0: for ever)."""
+"""Tuples with their names, and the rest of their leases (microseconds; 0: for ever)."""
 
 
 class Op(msgspec.Struct, frozen=True, array_like=True):
-    """One operation of a worker: it removes ``name``, taken by ``request``, and writes ``item`` as (worker, number); or
-    does one of both."""
+    """One operation of a worker: it removes ``name``, taken by ``request``, or writes ``item`` as (worker, number), or
+    does both."""
 
     number: Number
     item: Item | None = None
@@ -52,7 +52,7 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=3):
     template: Template
     after: Number
     probe: bool = False
-    """Answer also if there is no match."""
+    """Answer even if there is no match."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -73,7 +73,7 @@ class Lock(msgspec.Struct, frozen=True, array_like=True, tag=5):
     attempt: Number
     most: bool = False
     only: Name = (0, 0)
-    """If given, this tuple is wanted and no other."""
+    """If given, only this tuple is wanted."""
 
 
 class Locked(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -115,7 +115,7 @@ class Stir(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class Forget(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """A request is over: nobody waits for it."""
+    """A request is over: its caller does not wait for it."""
 
     epoch: Number
     worker: Number
@@ -123,12 +123,12 @@ class Forget(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """To the eldest, when an epoch begins: what this member has, and what it has not finished."""
+    """To the eldest, when an epoch begins: the state of this member, and its unfinished operations."""
 
     epoch: Number
     worker: Number
     state: int
-    """The epoch that its tuples are of; -1 if it has none."""
+    """The epoch of its tuples; -1 if it has none."""
     names: list[Name]
     marks: dict[Number, Number]
     """By worker: its last operation that was executed here."""
@@ -141,7 +141,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=12):
     next: Number
     """Its next operation."""
     replacing: dict[Number, tuple[Item, Number]] = {}
-    """By operation of ``removing``: what it writes in place of the tuple, and for how long."""
+    """By operation of ``removing``: the tuple that it writes in place of the removed one, and for how long."""
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, tag=13):

@@ -26,18 +26,19 @@ from .guard import Guard, Visitor
 ASK_S = 15.0
 TOPICS = "topics"
 SLOW_S, SLOW_S_MAX = 0.5, 30.0
-"""A login that fails is answered after the first; each failure of the same user or address doubles it."""
+"""Seconds by which a login that fails is delayed after the first failure; each failure of the same user or address
+doubles them."""
 FAILURES_MAX = 4_096
 """Users and addresses whose failures are remembered."""
 FORGET_S = 300.0
 PROVING_MAX = 2
-"""Passwords that are compared at once: each takes 16 MiB and a processor. So many guesses at a time get through between
-two waits, over however many connections they come."""
+"""Passwords that are compared at once: each takes 16 MiB and a processor. Between two waits at most so many guesses get
+through, over any number of connections."""
 WRONG = "the user, the password or the token is wrong"
 
 
 class AccessStyle(Style):
-    """What one member has of it. ``guard`` decides for its doors."""
+    """The access list on one member. ``guard`` decides for its doors."""
 
     closes: ClassVar[int] = 15
     on_clients: ClassVar[str] = "pluribus.runtime.styles.access.client:ClientAccess"
@@ -76,8 +77,8 @@ class AccessStyle(Style):
             return self._line
 
     async def change(self, command: words.Command, by: str, number: int | None = None) -> Outcome:
-        """Make a change, with its record; returns when no door goes by the list of before. A change that is asked for
-        again with its ``number`` is made once."""
+        """Make a change, with its record in the audit log; returns when no door uses the list of before. A change that
+        is repeated with the same ``number`` is made once."""
         line = await self.line()
         at = self.bus._wall()
         kind, encoded = encode_body({"what": words.told(command), "user": by, "address": "", "count": 1, "at": at})
@@ -85,7 +86,7 @@ class AccessStyle(Style):
         sender = int(self.bus.me)
         record = topic_batch.pack(AUDIT, session, 1, sender, kind, int(at * 1e6), [encoded], [None], [None])
         takes = isinstance(command, words.DropUser | words.DropRule | words.DropToken)
-        if isinstance(command, words.PutUser):  # a user that was there may have lost a role, or the password
+        if isinstance(command, words.PutUser):  # a known user may have lost a role, or the password
             takes = any(user.name == command.user.name for user in (await self.listed()).users)
         parts = [(words.MACHINE, [words.encode(command)]), (TOPICS, [record])]
         found = await line.transact(session, 1, 1, parts, ASK_S)
@@ -106,7 +107,7 @@ class AccessStyle(Style):
         rule_of(asked.who, f"{asked.style}:{asked.destination}", asked.verb)
         return Decisions(await self.listed()).allows(asked.who, (asked.style, asked.destination, asked.verb))
 
-    # Who is it?
+    # Identity.
 
     async def _login(self, asked: words.Login, visitor: Visitor) -> str:
         decisions = await self.guard.current()
@@ -117,7 +118,7 @@ class AccessStyle(Style):
         while found is None:
             await self._slowed(keys)
             async with self._proving:
-                if self._wait_s(keys) <= 0:  # else others failed while this one waited for its turn
+                if self._wait_s(keys) <= 0:  # other attempts failed while this one waited for its turn
                     found = await self._proved(asked, decisions)
                     if not found[0]:
                         self._fail(keys)
@@ -125,7 +126,7 @@ class AccessStyle(Style):
         if not user:
             self.guard.audit.failed(visitor, asked.user, "token" if asked.token else "password")
             raise Refused(f"{WRONG}: look at user=, password= and token=")
-        decisions = await self.guard.current()  # it may be another by now
+        decisions = await self.guard.current()  # the list may be another by now
         if user not in decisions.users:
             raise Refused(f"{WRONG}: look at user=, password= and token=")
         for key in keys:
@@ -136,7 +137,7 @@ class AccessStyle(Style):
         return user
 
     async def _proved(self, asked: words.Login, decisions: Decisions) -> tuple[str, str, int]:
-        """The user, the id of the token and its end; an empty user if it is not proved."""
+        """The user, the id of the token and its end; an empty user if the identity is not proved."""
         if asked.token:
             return self._by_token(asked.token, decisions)
         kept = decisions.users.get(asked.user, User("nobody")).password
@@ -154,7 +155,7 @@ class AccessStyle(Style):
             await asyncio.sleep(wait_s)
 
     def _wait_s(self, keys: list[str]) -> float:
-        """How long the next attempt waits, for what failed before."""
+        """Seconds for which the next attempt waits, because of earlier failures."""
         now = self.bus._now()
         wait_s = 0.0
         for key in keys:
@@ -187,8 +188,8 @@ class Access:
     async def add_user(
         self, name: str, *, password: str | None = None, roles: list[str] | None = None, certificate: str = ""
     ) -> None:
-        """Add a user, or say anew what it has. Without ``password`` the one of before stays, or there is none:
-        then tokens or a certificate prove the user."""
+        """Add a user, or replace the user's settings. Without ``password`` an earlier password stays; if there was
+        none, tokens or a certificate prove the user."""
         kept = (
             ""
             if password is None
@@ -198,8 +199,8 @@ class Access:
         await self._change(words.PutUser(_user(name, kept, roles or [], certificate), known))
 
     async def remove_user(self, name: str) -> None:
-        """Remove a user with its tokens and its own rules. When it returns, nothing of the user works any more, also
-        on connections that are open."""
+        """Remove a user with its tokens and its own rules. When it returns, the user is refused everywhere, also on
+        open connections."""
         await self._change(words.DropUser(name))
 
     async def add_rule(self, who: str, destination: str, verb: str) -> None:
@@ -207,11 +208,11 @@ class Access:
         await self._change(words.PutRule(rule_of(who, destination, verb)))
 
     async def remove_rule(self, who: str, destination: str, verb: str) -> None:
-        """Remove a rule; when it returns, it counts nowhere any more."""
+        """Remove a rule. When it returns, no door uses the rule any more."""
         await self._change(words.DropRule(rule_of(who, destination, verb)))
 
     async def token(self, user: str, *, seconds: float) -> str:
-        """A token that proves the user for so many seconds. It is shown once: nobody can look it up later."""
+        """A token that proves the user for so many seconds. It is shown once, and cannot be looked up later."""
         if not 0 < seconds <= 366 * 86_400:
             raise BadInput(f"seconds={seconds!r}: a token is for some seconds, at most for a year")
         id = passwords.token_id(secrets.token_bytes(passwords.ID_BYTES))
@@ -221,7 +222,7 @@ class Access:
         return text
 
     async def remove_token(self, id: str) -> None:
-        """Remove a token, by its id or as it was given."""
+        """Remove a token, given its id or the token itself."""
         await self._change(words.DropToken(passwords.token_parts(id)[0] or id))
 
     async def list(self) -> Listed:
@@ -230,7 +231,7 @@ class Access:
         return found
 
     async def check(self, who: str, destination: str, verb: str) -> bool:
-        """Whether the list allows it to a user (or, without a list, whether all is allowed)."""
+        """True if the list allows this to a user (without a list: if everything is allowed)."""
         rule = rule_of(who, destination, verb)
         return bool(await self._bus._style(AccessStyle).check(words.Check(who, rule.style, rule.pattern, verb)))
 

@@ -1,8 +1,8 @@
 """The audit log: a durable topic that has every change of the access list and every refusal.
 
 A change is written in the same command that makes it. Refusals are written by the door that refused, a moment later;
-equal ones that come together are one record with their number, so that who is refused a million times does not fill
-the disks of the keepers. Nothing secret is ever in a record.
+equal refusals that come together are one record with their number, so that a client that is refused a million times
+does not fill the disks of the keepers. Nothing secret is ever in a record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.25
 KINDS_MAX = 1_024
-"""Different refusals that wait to be written; more are only counted."""
+"""Different refusals that wait to be written; further ones are only counted."""
 PUBLISH_S = 10.0
 
 log = logging.getLogger("pluribus")
@@ -37,7 +37,7 @@ class Audit:
         self._add((visitor.user, visitor.address, f"refused {right}", question))
 
     def failed(self, visitor: Visitor, user: str, how: str) -> None:
-        """Somebody did not prove to be a user."""
+        """A client failed to prove that it is this user."""
         self._add((user[:64], visitor.address, "login refused", how))
 
     def _add(self, key: tuple[str, str, str, str]) -> None:

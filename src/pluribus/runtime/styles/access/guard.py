@@ -1,12 +1,12 @@
-"""The guard of one member's doors: decides about every question of a client, before anybody answers it.
+"""The guard of one member's doors: it decides about every question of a client, before the question is answered.
 
-It holds a copy of the access list. A question to a keeper is always under way, which is answered when the list
-changes, or after ``HOLD_S``; so a change is here at once. The copy counts for ``LEASE_S`` from the moment in which the
-keeper was asked. When that is over, clients are cut off, and what they ask waits until the keepers answer. So whoever
-removes something, and then waits ``LEASE_S``, knows that no door goes by the list of before.
+It holds a copy of the access list. A question to a keeper is always under way; the keeper answers when the list
+changes, or after ``HOLD_S``, so a change arrives at once. The copy is valid for a lease of ``LEASE_S`` from the moment
+of the question. When the lease ends, clients are cut off, and their questions wait until the keepers answer. So
+``LEASE_S`` after a removal no door uses the list of before.
 
-Decisions are remembered for each connection until the list has another version. A connection that was allowed something
-that the new version does not allow is cut, whatever was under way on it.
+Decisions are remembered for each connection until the list has another version. A connection is cut if it was allowed
+something that the new version does not allow, whatever was under way on it.
 
 Where there is no list everything is allowed, also while no keeper can be asked, unless the door was opened with
 ``access=required``.
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 LEASE_S = 3.0
 HOLD_S = 0.5
 LOOK_S = 1.0
-"""How often somebody looks for a list where there is none."""
+"""Seconds between two looks for a list where there is none."""
 ANSWER_S = 1.5
 WAIT_S = 10.0
-"""How long a question waits for the keepers to say which list counts."""
+"""Seconds for which a question waits for the keepers to say which list is valid."""
 DECISIONS_MAX = 4_096
-"""Remembered for one connection."""
+"""Decisions that are remembered for one connection."""
 KEEPERS = number_of("keepers")
 LATE = (
     "the access list cannot be asked for: the keepers of this bus do not answer; ask again when most of them are there"
@@ -50,7 +50,7 @@ log = logging.getLogger("pluribus")
 
 
 class GuestVocabulary(Protocol):
-    """What is known of the words that guests say in groups of a style."""
+    """The rights that a style's words need when a guest says them in its group."""
 
     def needs(self, word: Any) -> Iterable[Need]: ...
 
@@ -71,13 +71,13 @@ class Visitor:
         """Ends the connection, and everything that is under way on it."""
         self.user = ""
         self.token = ""
-        """Its id, if the user was proved by one."""
+        """The id of the token that proved the user, if one did."""
         self.until_us = 0
         """When the token ends; 0: never."""
         self.decided: dict[Need, bool] = {}
         self.version = -1
         self.free = False
-        """Whether it was let through because there was no list."""
+        """True if the client was let through because there was no list."""
         self.gone = False
 
 
@@ -89,11 +89,11 @@ class Guard:
         self.required = False
         self._list: Decisions | None = None
         self._known = asyncio.Event()
-        """Set while the list that counts is known."""
+        """Set while the valid list is known."""
         self._until = 0.0
         self._wake = asyncio.Event()
         self._catching_up: list[asyncio.Future[None]] = []
-        """Who wants a look that begins from now on."""
+        """Futures that wait for a look at the list that begins from now on."""
         self._task: asyncio.Task[None] | None = None
         self.visitors: dict[Visitor, None] = {}
         self.audit = Audit(bus)
@@ -122,7 +122,7 @@ class Guard:
                 self._refuse(visitor, need, type(request).__name__)
 
     async def admit_words(self, words: GuestVocabulary, word: Any, visitor: Visitor) -> Any:
-        """What a guest of the client says in a group, as far as it may; ``Refused`` says which right it lacks."""
+        """Returns if a guest of the client may say this word in the group; ``Refused`` says which right it lacks."""
         decisions = await self.current()
         if not decisions.listed:
             return word
@@ -141,7 +141,7 @@ class Guard:
         found = visitor.decided.get(need)
         if found is None:
             found = decisions.allows(visitor.user, need)
-            if len(visitor.decided) >= DECISIONS_MAX:  # those that were allowed are needed when the list changes
+            if len(visitor.decided) >= DECISIONS_MAX:  # allowed words are needed when the list changes
                 visitor.decided = {need: True for need, allowed in visitor.decided.items() if allowed}
                 if len(visitor.decided) >= DECISIONS_MAX:
                     visitor.cut()
@@ -157,7 +157,7 @@ class Guard:
         raise Refused(f"{who} may not do this on the bus {self._bus.url.bus!r}: no rule allows {right}")
 
     def identify(self, visitor: Visitor, decisions: Decisions) -> None:
-        """Whoever the client is, that still counts; else it is cut off."""
+        """Check that the client's identity is still valid; if not, cut it off."""
         if not visitor.user and visitor.certificate:
             visitor.user = decisions.certificates.get(visitor.certificate, "")
         if visitor.user and not self._still(visitor, decisions):
@@ -171,10 +171,10 @@ class Guard:
             return visitor.token in decisions.tokens and visitor.until_us > self._bus._wall() * 1e6
         return True
 
-    # Knowing.
+    # The valid list.
 
     async def current(self) -> Decisions:
-        """The list that counts now; ``NotPrimary`` if it cannot be known."""
+        """The valid list; ``NotPrimary`` if it cannot be known."""
         if self._list is not None and (self._bus._now() < self._until or not (self._list.listed or self.required)):
             return self._list
         if self._task is None:
@@ -189,7 +189,8 @@ class Guard:
         return self._list
 
     async def caught_up(self) -> None:
-        """Returns when this member's doors go by a list that was just made; who comes next is asked who it is."""
+        """Returns when this member's doors use a list that was just made; clients that come later must prove who they
+        are."""
         if self._task is None or (self._list is not None and self._list.listed):
             return
         looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -198,7 +199,7 @@ class Guard:
         await looked
 
     async def _watch(self) -> None:
-        """For as long as the bus is open."""
+        """Follow the list for as long as the bus is open."""
         while not self._bus.closed:
             self._wake.clear()
             catching_up, self._catching_up = self._catching_up, []
@@ -226,7 +227,7 @@ class Guard:
                 await asyncio.sleep(0)
 
     async def _look(self, asked_at: float) -> float:
-        """Ask once; how long to pause before the next time."""
+        """Ask a keeper once; returns the seconds to pause before the next question."""
         bus = self._bus
         keepers = "views" in bus._provided and KEEPERS in bus._dispatch.members
         known = self._list
@@ -259,7 +260,8 @@ class Guard:
         self._confirm(asked_at)
 
     def _look_again(self) -> None:
-        """Whoever was allowed what is not allowed any more, or came before there was a list, is cut off."""
+        """Cut off clients that were allowed something that is not allowed any more, or that came before there was a
+        list."""
         decisions = self._list
         assert decisions is not None
         if not decisions.listed:
@@ -274,7 +276,7 @@ class Guard:
                 pass
 
     def _lapse(self) -> None:
-        """Nobody can say whether the list still counts."""
+        """The lease of the list is over: cut off every client."""
         if self._known.is_set():
             self._known.clear()
             log.warning(LATE)

@@ -33,8 +33,8 @@ class GroupManager(ABC):
         self._created = 0
 
     async def start(self) -> None:
-        """Be on the network: advertise, and hear of groups. Groups that this person is in, by its store, are opened
-        again: ``on_messages`` gets what was kept, then what was said meanwhile."""
+        """Begin: advertise, and learn of groups. Groups of which this person is a member, by its store, are opened
+        again: ``on_messages`` first gets the stored messages, then those sent meanwhile."""
         self._lobby = await self.bus.conversations(store=self._store)
         self._lobby.on_invitations(lambda groups: self._call(self.on_new_groups, groups))
         known = [info for info in self._lobby if info.gid not in self._lobby.joined]
@@ -43,24 +43,24 @@ class GroupManager(ABC):
         for gid in self._lobby.joined:
             await self._open(gid, "")
 
-    # What the program implements
+    # Implemented by the program
 
     @abstractmethod
     def on_messages(self, gid: str, messages: list[Entry]) -> None:
-        """Messages of a group, each after what it answers (``sendMsg2Appl``)."""
+        """New messages of a group, each after the message that it answers (``sendMsg2Appl``)."""
 
     @abstractmethod
     def on_new_groups(self, groups: list[GroupInfo]) -> None:
-        """Groups that others are in: join them or reject them (``displayNewGroupInfo``)."""
+        """Groups of others: join them or reject them (``displayNewGroupInfo``)."""
 
     @abstractmethod
     def on_group_created(self, gid: str) -> None:
-        """A group that this program created is there (``createdNewGroup``)."""
+        """A group that this program created is ready (``createdNewGroup``)."""
 
-    # What the program calls
+    # Called by the program
 
     async def create_group(self, description: str) -> str:
-        """A new group with an identity of its own, which is returned."""
+        """Create a group with an identity of its own; returns the identity."""
         self._created += 1
         gid = f"{self.bus.me}.{self._created}"
         await self._open(gid, description)
@@ -72,21 +72,21 @@ class GroupManager(ABC):
         await self._open(gid, "")
 
     def reject_group(self, gid: str) -> None:
-        """Not to be told of it again before the next advertisement."""
+        """Do not report this group again before the next advertisement."""
         self._started().refuse(gid)
 
     async def leave_group(self, gid: str) -> None:
         await self._started().leave(gid)
 
     async def send(self, gid: str, data: str, parent: MessageId | None = None) -> MessageId:
-        """Say something to a group, or answer a message of it (``receiveMsgfrmAppl``)."""
+        """Send a message to a group, or answer one of its messages (``receiveMsgfrmAppl``)."""
         room = self._started().rooms.get(gid)
         if room is None:
             raise BadInput(f"this process is not in the group {gid!r}: join it first")
         return await room.send(data, parent)
 
     def advertise(self) -> None:
-        """Say that this process is here, and hear again of groups that it rejected."""
+        """Announce this process, and have rejected groups reported again."""
         self._started().advertise()
 
     async def _open(self, gid: str, description: str) -> None:
@@ -106,7 +106,7 @@ class GroupManager(ABC):
 
     @staticmethod
     def _call(callback: Callable[..., None], *given: Any) -> None:
-        """What a call-back raises is logged, and the next one is called."""
+        """Call a call-back. An exception is logged, and the next call-back is called."""
         try:
             callback(*given)
         except Exception:

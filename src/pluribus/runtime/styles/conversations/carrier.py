@@ -1,8 +1,8 @@
 """A carrier: the tasks between a pure protocol and the group of the bus that carries its words.
 
-One task reads the group, one drives the protocol: it sends what the protocol wants to say, waits until something is due
-or somebody wakes it, and ticks. A third watches who comes. The protocol gives its words only when those before were
-sent, so what waits to be sent is bounded.
+One task reads the group. One drives the protocol: it sends the protocol's words, waits until something is due or
+another task wakes it, and ticks. A third watches for new members. The protocol gives its next words only when the words
+before were sent, so the words that wait are bounded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ IDLE_S_MIN = 0.001
 IDLE_S_MAX = 3_600.0
 LATE_S = 0.02
 LISTEN_TURNS = 256
-"""Of the loop, at most, before a late member acts all the same."""
+"""Turns of the loop, at most, for which a member that was late reads before it acts."""
 
 
 class CarriedProtocol(Protocol):
-    """What a carrier needs of a protocol."""
+    """The methods that a carrier needs of a protocol."""
 
     @property
     def out(self) -> deque[Any]: ...
@@ -42,7 +42,8 @@ class CarriedProtocol(Protocol):
 
 
 class ProtocolCarrier:
-    """``wake`` it after every call of the protocol; ``done`` is called when the protocol may have something to tell."""
+    """Call ``wake`` after every call of the protocol. ``done`` is called when the protocol may have events for the
+    program."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class ProtocolCarrier:
         self._woken.set()
 
     async def sent(self) -> None:
-        """Returns when nothing waits to be sent, or will be."""
+        """Returns when no word waits to be sent, or none will be sent any more."""
         while self._part.out and not self._ended and not self.group.closed:
             self._sent.clear()
             await self._sent.wait()
@@ -108,8 +109,8 @@ class ProtocolCarrier:
                 self._done()
 
     async def _listen(self) -> None:
-        """Read what has come. A member that had no processor for a while would otherwise say what others have said in
-        that while: their words wait to be read, and would have told it not to."""
+        """Read the words that have come. A member that had no processor for a while would otherwise repeat words that
+        others have sent in that time: their words wait to be read, and make its own unnecessary."""
         for _ in range(LISTEN_TURNS):
             await asyncio.sleep(0)
             if not self.group._channel.inbox:

@@ -16,7 +16,7 @@ BYTES_MAX = 512 << 20
 
 
 class ConversationsFace:
-    """Threaded talk between members that come and go, without a server."""
+    """Threaded conversations between members that come and go, without a server."""
 
     async def conversation(
         self: Styled,
@@ -28,12 +28,12 @@ class ConversationsFace:
         bytes_max: int = BYTES_MAX,
         identities_only: bool = False,
     ) -> Room:
-        """Be in the conversation of that name; it is created if nobody did. What was said before comes by itself.
+        """Join the conversation of that name; the first to join creates it. Earlier messages come by themselves.
 
         With ``store``, a file or the URL of a PostgreSQL server, the history survives this process; all conversations
-        of a bus share one store. More than ``messages_max`` messages or ``bytes_max`` bytes are not kept: the oldest
-        of who wrote most are forgotten. ``identities_only`` keeps no bodies, for members with little memory: they hear
-        everything, and give nothing to others.
+        of a bus share one store. At most ``messages_max`` messages and ``bytes_max`` bytes are kept: beyond that, the
+        oldest messages of the member that wrote most are forgotten. ``identities_only`` keeps no bodies, for members
+        with little memory: they receive every message, and cannot give messages to others.
         """
         lobby: Conversations = await self.conversations(store=store)  # type: ignore[attr-defined]
         return await lobby.room(
@@ -41,7 +41,7 @@ class ConversationsFace:
         )
 
     async def conversations(self: Styled, *, store: str | os.PathLike[str] | None = None) -> Conversations:
-        """All conversations that this member knows of: iterate it, or ``invitations()``; ``join``, ``refuse``."""
+        """All conversations that this member knows. Iterate it, or ``invitations()``; ``join`` or ``refuse`` them."""
         from .lobby import Conversations
 
         return await self._style(Conversations).open(store)

@@ -1,4 +1,4 @@
-"""All conversations of one member: those it knows of, those it is in, invitations."""
+"""All conversations of one member: those that it knows, those that it has joined, and invitations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INVITATIONS_MAX = 4_096
 
 
 class Conversations(Style):
-    """Made by ``await bus.conversations()``. Iterate ``invitations()`` for conversations that others are in."""
+    """Made by ``await bus.conversations()``. Iterate ``invitations()`` for conversations of others."""
 
     on_clients = "pluribus.runtime.styles.conversations.lobby:Conversations"
 
@@ -38,9 +38,9 @@ class Conversations(Style):
         self._opening: asyncio.Lock = asyncio.Lock()
         self._rooms: dict[str, Room] = {}
         self._numbers: dict[str, int] = {}
-        """By conversation: messages of this member, of rooms that were closed and opened again too."""
+        """By conversation: the messages of this member, over all times that it opened the room."""
         self.requests: dict[str, int] = {}
-        """By conversation that was closed: the number of this member's last request there."""
+        """By closed conversation: the number of this member's last request there."""
         self._readers: list[deque[GroupInfo]] = []
         self._listeners: list[Callable[[list[GroupInfo]], None]] = []
         self._watchers: list[Callable[[], None]] = []
@@ -51,7 +51,8 @@ class Conversations(Style):
         self._ended = False
 
     async def open(self, store: str | os.PathLike[str] | None = None) -> Conversations:
-        """Be in the lobby, where conversations are told of. With a ``store`` histories survive this process."""
+        """Enter the lobby, the group in which conversations are advertised. With a ``store`` histories survive this
+        process."""
         if "semantic" not in self.bus.orders:
             raise BadInput("conversations need the stack 'adhoc' or 'views': connect with one of them")
         if store is not None:
@@ -80,7 +81,7 @@ class Conversations(Style):
     # Conversations
 
     def __iter__(self) -> Any:
-        """Every conversation that this member knows of, joined or not."""
+        """Every conversation that this member knows, joined or not."""
         return iter([group.info() for group in self._joining.groups.values()])
 
     def info(self, name: str) -> GroupInfo:
@@ -91,18 +92,18 @@ class Conversations(Style):
 
     @property
     def joined(self) -> list[str]:
-        """The conversations that this person is in, opened here or not."""
+        """The conversations that this person has joined, whether they are open here or not."""
         return sorted(group.gid for group in self._joining.groups.values() if group.standing == JOINED)
 
     @property
     def invited(self) -> list[GroupInfo]:
-        """The conversations that this person has neither joined nor refused, nor left."""
+        """The conversations that this person has not joined, refused or left."""
         groups = self._joining.groups.values()
         return [group.info() for group in groups if group.standing not in (JOINED, REFUSED)]
 
     @property
     def rooms(self) -> dict[str, Room]:
-        """Those that are open here."""
+        """The conversations that are open here."""
         return dict(self._rooms)
 
     async def room(
@@ -114,7 +115,7 @@ class Conversations(Style):
         bytes_max: int = BYTES_MAX,
         identities_only: bool = False,
     ) -> Room:
-        """Be in a conversation: join the one of that name, or create it. A room that is open already is given again;
+        """Join the conversation of that name, or create it. If it is open already, the same room is returned;
         ``BadInput`` if it was opened with other bounds than these."""
         checked_name(name, "the conversation")
         if len(name) > NAME_MAX:
@@ -145,7 +146,8 @@ class Conversations(Style):
             return room
 
     async def look(self, name: str) -> Room:
-        """Read a conversation without being a member of it: close the room afterwards, and say nothing in it."""
+        """Open a conversation to read it without becoming a member: close the room afterwards, and send nothing in
+        it."""
         self.info(name)
         async with self._opening:
             if name in self._rooms:
@@ -160,12 +162,12 @@ class Conversations(Style):
         return await self.room(name)
 
     def refuse(self, name: str) -> None:
-        """Not to be told of it again before this member advertises itself again."""
+        """Refuse an invitation: it is not reported again before this member advertises itself again."""
         self._joining.refuse(name)
         self._settled()
 
     async def leave(self, name: str) -> None:
-        """Leave for good: the others are told."""
+        """Leave for good: the other members are told."""
         self._joining.leave(name, self.bus._now())
         self._wake()
         room = self._rooms.get(name)
@@ -173,12 +175,12 @@ class Conversations(Style):
             await room.close()
 
     def advertise(self) -> None:
-        """Say that this member is here, and hear again of conversations that it refused."""
+        """Announce this member, and have refused conversations reported again."""
         self._joining.enter(self.bus._now())
         self._wake()
 
     async def invitations(self) -> AsyncIterator[GroupInfo]:
-        """Conversations that this member hears of and is not in: those it knows now, then new ones."""
+        """Conversations that this member knows and has not joined: first the present ones, then new ones."""
         unread = deque(self.invited)
         self._readers.append(unread)
         try:
@@ -198,17 +200,17 @@ class Conversations(Style):
         return lambda: self._listeners.remove(listener)
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` when conversations, their descriptions or members may be different; the returned function
+        """Call ``listener`` when conversations, their descriptions or members may have changed; the returned function
         ends that."""
         self._watchers.append(listener)
         return lambda: self._watchers.remove(listener)
 
     def issued(self, name: str) -> int:
-        """How many messages of this member have a number there."""
+        """How many messages of this member are numbered there."""
         return self._numbers.get(name, 0)
 
     def number(self, name: str) -> int:
-        """Of this member's next message there; never the same twice."""
+        """The number of this member's next message there; never the same twice."""
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         return number

@@ -1,4 +1,4 @@
-"""One conversation as an application holds it."""
+"""One conversation as a program holds it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ WORD_SPARE_BYTES = 128
 
 
 class Unread(deque[Delivered]):
-    """What waits for one iteration. ``over``: there was more than it takes."""
+    """The messages that wait for one iteration. ``over``: there were more than fit."""
 
     over = False
 
 
 class Room:
-    """Made by ``bus.conversation(name)``. Iterate it for messages as they are delivered; ``tree`` and ``history`` show
-    all that is known, of before this member came too."""
+    """Made by ``bus.conversation(name)``. Iterate it for messages as they are delivered; ``tree`` and ``history`` have
+    all known messages, those from before this member came included."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Room:
         bus = lobby.bus
         self.name = name
         self.looking = looking
-        """Opened to be read: this person is no member by it, and says nothing in it."""
+        """Opened only to be read: this person does not become a member, and sends nothing."""
         self._lobby = lobby
         self._history = history
         self._store = store
@@ -77,7 +77,7 @@ class Room:
 
     @property
     def bounds(self) -> tuple[int, int, bool]:
-        """``messages_max``, ``bytes_max`` and ``identities_only``, as it was opened."""
+        """``messages_max``, ``bytes_max`` and ``identities_only``, with which it was opened."""
         return self._history.messages_max, self._history.bytes_max, self._history.identities_only
 
     @property
@@ -86,25 +86,26 @@ class Room:
 
     @property
     def members(self) -> dict[str, bool]:
-        """By person: True if it is here now, False if it is away. Who has left is not among them."""
+        """By person: True if it is here now, False if it is away. Persons that have left are not included."""
         here = set(self._carrier.group.view.names.values())
         return {person: person in here for person in self._lobby.info(self.name).members}
 
     @property
     def writing(self) -> list[str]:
-        """Who is writing a message just now."""
+        """The persons who are writing a message just now."""
         names = self._carrier.group.view.names
         return list(dict.fromkeys(names[member] for member in self._sync.typing.members if member in names))
 
     def write(self, going: bool = True) -> None:
-        """Tell the others that this person is writing, or has stopped. Call it with every key: few of them are said."""
+        """Tell the others that this person is writing, or has stopped. Call it with every key: only a few of the calls
+        are sent."""
         self._check_member()
         self._sync.write(going, self._lobby.bus._now())
         self._carrier.wake()
 
     async def send(self, text: str, parent: MessageId | None = None) -> MessageId:
-        """Say something, or answer the message ``parent``. Returns the message's identity once it is in this member's
-        store, if it has one, and on its way. ``BadInput`` for a parent that this member does not know."""
+        """Send a message, or answer the message ``parent``. Returns the message's identity when the message is in this
+        member's store, if there is one, and on its way. ``BadInput`` for a parent that this member does not know."""
         self._check_member()
         answered = None if parent is None else _identity(parent)
         if answered is not None and answered not in self._history:
@@ -114,7 +115,7 @@ class Room:
         size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
         if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
-        self._lobby.number(self.name)  # not before: a number that nobody uses would be asked for by all others
+        self._lobby.number(self.name)  # not before: all others would ask for a number without a message
         if self._kept is not None:
             try:
                 await self._written(self._kept.changes([entry], self._history))
@@ -129,24 +130,25 @@ class Room:
         return entry.id
 
     def tree(self) -> Node:
-        """All messages below one root, each answer under what it answers; alike at all members that have the same."""
+        """All messages as a tree, each answer under the message that it answers; the same at all members with the same
+        messages."""
         return self._history.tree()
 
     def history(self) -> list[Entry]:
-        """All messages, in the order in which this member got them."""
+        """All messages, in the order in which this member received them."""
         return list(self._history.entries())
 
     def get(self, message: MessageId) -> Entry | None:
         return self._history.get(_identity(message))
 
     async def __aiter__(self) -> AsyncIterator[Entry]:
-        """Messages from now on, each after what it answers."""
+        """Messages from now on, each after the message that it answers."""
         async for delivered in self.deliveries():
             yield delivered.entry
 
     async def deliveries(self) -> AsyncIterator[Delivered]:
-        """The same, and whether each is an orphan: it answers a message that did not come. ``Overflow`` if the reader
-        is too slow: what it did not read is in ``history``."""
+        """Messages from now on, each with a mark if it is an orphan: the message that it answers did not come.
+        ``Overflow`` if the reader is too slow: the messages that it missed are in ``history``."""
         unread = Unread()
         self._readers.append(unread)
         try:
@@ -165,31 +167,32 @@ class Room:
             self._readers.remove(unread)
 
     def on_messages(self, listener: Callable[[list[Delivered]], None]) -> Callable[[], None]:
-        """Call ``listener`` with what is delivered from now on; the returned function ends that."""
+        """Call ``listener`` with every message that is delivered from now on; the returned function ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` when ``members`` or ``writing`` may be different; the returned function ends that."""
+        """Call ``listener`` when ``members`` or ``writing`` may have changed; the returned function ends that."""
         self._watchers.append(listener)
         return lambda: self._watchers.remove(listener)
 
     def changed(self) -> None:
-        """Tell those who watch; the lobby calls it when somebody joins or leaves."""
+        """Call the listeners for changes; the lobby does it when a member joins or leaves."""
         for watcher in list(self._watchers):
             watcher()
 
     def synchronise(self) -> None:
-        """Ask for what is missing now. Joining does it, and so does everybody once in a while."""
+        """Ask for missing messages now. Joining does it too, and so does every member once in a while."""
         self._sync.begin(self._lobby.bus._now())
         self._carrier.wake()
 
     async def leave(self) -> None:
-        """Leave for good: the others are told, and this person is no member any more. The store keeps its history."""
+        """Leave for good: the other members are told, and this person is not a member any more. The store keeps its
+        history."""
         await self._lobby.leave(self.name)
 
     async def close(self) -> None:
-        """Go away, and stay a member: whoever comes back gets what was said meanwhile."""
+        """Go away, and stay a member: after coming back it gets the messages sent meanwhile."""
         if not self.closed:
             await self._carrier.sent()
             if self._writes:
@@ -214,7 +217,7 @@ class Room:
         assert all(len(unread) <= UNREAD_MAX for unread in self._readers)
 
     def _settled(self) -> None:
-        """Hand on what was delivered, and see to it that it is kept."""
+        """Hand on delivered messages, and have them stored."""
         delivered, self._sync.delivered = self._sync.delivered, []
         for unread in self._readers:
             unread.over = unread.over or len(unread) + len(delivered) > UNREAD_MAX
@@ -234,7 +237,8 @@ class Room:
             self._save()
 
     def _save(self) -> None:
-        """Write what came, together, one write at a time. What cannot be written is tried again with the next."""
+        """Store the messages that came, together, one write at a time. Messages that cannot be written are tried again
+        with the next."""
         if self._saving or not self._unsaved or self._kept is None or self._store is None:
             return
         entries, self._unsaved = self._unsaved, []

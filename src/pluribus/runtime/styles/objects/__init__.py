@@ -1,1 +1,2 @@
-"""Objects that talk, on a bus. ``face`` has what it adds to the bus, ``post`` carries messages between processes."""
+"""Objects that exchange messages, on a bus. ``face`` has the methods of the bus, ``post`` carries messages between
+processes."""

@@ -1,8 +1,8 @@
 """A bridge: an object on one bus that stands for the objects of an alias on another.
 
-Messages and calls to it are sent on, and their answers come back; whoever subscribes to it is told what the object on
-the other side tells. The two buses may have different engines, secrets and stacks. Where bridges lead in a circle, a
-message or a call is refused after ``BRIDGES_MAX`` of them.
+Messages and calls to the bridge are forwarded, and their answers come back; its subscribers get the updates of the
+object on the other side. The two buses may have different engines, secrets and stacks. Where bridges lead in a circle,
+a message or a call is refused after ``BRIDGES_MAX`` of them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 BRIDGES_MAX = 8
 CALL_S = 60.0
-"""A call that the other side has not done by then is given up there; whoever called may give up before."""
+"""Seconds after which the other side gives up a call that is not done; the caller may give up before."""
 _OF_ONE_BUS = ("sender", "receiver", "reply-with", "in-reply-to", "sender_unicast_address")
 
 crossed: ContextVar[int] = ContextVar("crossed", default=0)
-"""How many bridges the call has crossed that is being done in this task."""
+"""The number of bridges that the present call has crossed."""
 
 
 class CallsBeyond(Mapping[str, Callable[..., Any]]):
-    """What may be called of a bridge: whatever the object on the other side exposes, which only that side knows."""
+    """The methods of a bridge: whatever the object on the other side exposes, which only that side knows."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -57,11 +57,11 @@ class Bridge:
         self._there = there
         self._alias = alias
         self._subscriptions: dict[tuple[str, str], asyncio.Task[None]] = {}
-        """By subscriber and token: what carries its updates."""
+        """By subscriber and token: the task that carries its updates."""
         self.passed = 0
 
     def stand(self) -> None:
-        """It is in the directory now."""
+        """Enter the bridge in the directory."""
         post = self._here._post
         post.directory.resident(self).methods = CallsBeyond(self)
         post.on_members.append(self._look)
@@ -70,7 +70,7 @@ class Bridge:
 
     @handles("broadcast")
     async def broadcast(self, message: Kqml) -> Any:
-        """All objects on the other side. If answers are wanted, the first of them is the bridge's."""
+        """Send to all objects on the other side. If answers are wanted, the first of their answers is the bridge's."""
         self.passed += 1
         onward = self._onward(message)
         if not token_of(message):
@@ -132,7 +132,7 @@ class Bridge:
         updates = Updates(self._there._post, self._alias, message.content, None, ANSWER_S, bridges)
         await updates.open()
         post = self._here._post
-        self._subscribers()[key] = None  # it is struck off there when its process is gone
+        self._subscribers()[key] = None  # the other side strikes off a subscriber when its process is gone
         carrying = post.spawn(self._carry(key, message, updates))
         if carrying is not None:
             self._subscriptions[key] = carrying
@@ -143,7 +143,7 @@ class Bridge:
         self._end((sender_of(message), str(message.get("in-reply-to", ""))))
 
     async def _carry(self, key: tuple[str, str], asked: Kqml, updates: Updates) -> None:
-        """What the object on the other side tells, until somebody ends it."""
+        """Carry the updates of the object on the other side, until one side ends the subscription."""
         post, (subscriber, token) = self._here._post, key
         try:
             async for update in updates:
@@ -158,13 +158,13 @@ class Bridge:
             await updates.aclose()
 
     def _look(self, there: tuple[int, ...]) -> None:
-        """Subscribers whose process is gone get nothing more."""
+        """Subscribers whose process is gone get no more updates."""
         left = self._subscribers()
         for key in [key for key in self._subscriptions if key not in left]:
             self._end(key)
 
     def _subscribers(self) -> dict[tuple[str, str], Any]:
-        """As the directory knows them; none if the bridge was taken away."""
+        """The subscribers, as the directory knows them; none if the bridge was taken away."""
         try:
             return self._here._post.directory.resident(self).subscribers
         except NoObject:
@@ -182,7 +182,7 @@ def _bridges_of(message: Kqml) -> int:
 
 
 def _back(answer: Said) -> Any:
-    """An answer from the other side as the bridge's own."""
+    """An answer from the other side, as the bridge's own."""
     if isinstance(answer, ObjectMessage):
         return ObjectMessage(answer.body)
     kept = {name: value for name, value in answer.parameters.items() if name not in _OF_ONE_BUS}

@@ -1,8 +1,9 @@
-"""Calls of objects: of one by its shadow, or of many through a handle; and what this process does of calls by others.
+"""Calls of objects: of one object by its shadow, or of many through a handle; and the calls of other processes to
+objects here.
 
 A call says its interface, its group and its object outside of its arguments. A process that has no such object says so
-and does not decode them (M2MP: filter first). What may be called is what the object exposes or exports; exports say who
-may call it through which handle.
+and does not decode the arguments (M2MP: filter first). An object can be called by the methods that it exposes or
+exports; an export says which callers may use which handle.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Outcome = tuple[str, int, Any]
-"""Id, whether it went well, and the result or the exception."""
+"""Id, whether the call succeeded, and the result or the exception."""
 
 
 class ObjectCalls:
@@ -47,7 +48,7 @@ class ObjectCalls:
     async def call(
         self, id: str, method: str, args: Sequence[Any], named: Mapping[str, Any], timeout: float | None
     ) -> Any:
-        """One exposed method of one object."""
+        """Call one exposed method of one object."""
         return (await self.invoke(UNI, None, id, FIRST, method, args, named, timeout))[0][2]
 
     async def invoke(
@@ -61,8 +62,8 @@ class ObjectCalls:
         named: Mapping[str, Any],
         timeout: float | None,
     ) -> list[Outcome]:
-        """What the objects made of a call: with ``first`` one good result, or what was raised; with ``all`` those of
-        all, exceptions included; with ``none`` nothing, and nothing is awaited."""
+        """The results of a call: with ``first`` one good result, or an exception if all failed; with ``all`` the
+        results of all objects, exceptions included; with ``none`` nothing, and nothing is awaited."""
         interface = "" if export is None else export.interface
         own = self._allowed(how, interface, receiver, self._post.bus.name)[0]
         if how == UNI and receiver in self._post.directory.residents:
@@ -96,7 +97,7 @@ class ObjectCalls:
         args: Sequence[Any],
         named: Mapping[str, Any],
     ) -> list[Outcome]:
-        """Of this process and of the others, beside each other."""
+        """Results of this process and of the others, which work at the same time."""
         if how == UNI:
             if word is None:
                 if not own:
@@ -135,7 +136,7 @@ class ObjectCalls:
         group = await self._post.group()
         try:
             answers = await group.ask(word, replies="one" if results == FIRST else "all", timeout=None)
-        except (NoMembers, Unanswered) as failed:  # too few good ones
+        except (NoMembers, Unanswered) as failed:  # too few good results
             answers = Answers(failed.answers)
         return [
             outcome
@@ -153,7 +154,7 @@ class ObjectCalls:
         results: str,
         bridges: int | None = None,
     ) -> list[Outcome]:
-        """What objects of this process make of a call; with ``first`` when one went well, or all have failed."""
+        """Results of the objects of this process; with ``first`` when one call succeeded, or all have failed."""
         found: list[Outcome] = []
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -173,7 +174,7 @@ class ObjectCalls:
     async def here(
         self, resident: Resident, method: str, args: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[int, Wrapped]:
-        """What an object of this process makes of a call, as it travels."""
+        """The result of an object of this process, encoded to travel."""
         found = await self._here([resident], "", method, args, named, FIRST)
         return _travelling(found[0])[1:]
 
@@ -187,7 +188,8 @@ class ObjectCalls:
         over: Over,
         bridges: int | None = None,
     ) -> None:
-        """``bridges``: that the call has crossed; as many as whatever calls, if it is of this process."""
+        """Run a call. ``bridges``: how many the call has crossed; those of the calling task, if it is of this
+        process."""
         try:
             if interface:
                 export = resident.exports[interface]
@@ -211,7 +213,7 @@ class ObjectCalls:
     # Being called
 
     def _allowed(self, how: str, interface: str, receiver: str, caller: str) -> tuple[list[Resident], list[Resident]]:
-        """Objects that a member of this name may call so, and those that it may not."""
+        """The objects that a member of this name may call so, and the objects that it may not."""
         directory = self._post.directory
         if how == UNI:
             one = directory.residents.get(receiver)
@@ -266,8 +268,8 @@ class ObjectCalls:
         await self._post.reply(message, Outcomes([_travelling(outcome) for outcome in found]))
 
     async def _nobody(self, message: Message, word: Invocation, refused: list[Resident]) -> None:
-        """No object here takes the call. Who asks for the first result is told if that is because it may not call one;
-        who asks for all gets those that it may have."""
+        """No object here takes the call. With ``first``, the caller is told if the reason is that it may not call one;
+        with ``all``, it gets the results that it may have."""
         if refused and word.results == FIRST:
             await self._fail(message, Refused(f"an object with {word.interface} may not be called so by this member"))
         elif word.how == UNI:
@@ -294,7 +296,7 @@ def _first(found: list[Outcome], how: str, interface: str, receiver: str) -> Out
 
 
 def _raised(error: Any) -> Exception:
-    """An exception of this process as one of another would be."""
+    """An exception of this process, in the form of one from another process."""
     if isinstance(error, PluribusError):
         return error
     return RemoteError(f"{type(error).__name__}: {error}", type(error).__name__)
@@ -308,7 +310,7 @@ def _travelling(outcome: Outcome) -> tuple[str, int, Wrapped]:
         except BadInput as error:
             value = error
     kind, text = type(value).__name__, str(value)
-    if isinstance(value, RemoteError) and value.kind:  # passed on
+    if isinstance(value, RemoteError) and value.kind:  # forwarded by a bridge
         kind, text = value.kind, text.removeprefix(f"{value.kind}: ")
     return (id, FAILED, wrapped([kind, text[:ERROR_CHARS_MAX]]))
 
@@ -327,7 +329,7 @@ def _outcomes_in(answer: Any) -> list[Outcome]:
 
 
 def _called(bridges: int, method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], said: Any) -> Any:
-    crossed.set(bridges)  # in the task that does the call
+    crossed.set(bridges)  # in the task that runs the call
     return method(*args, **named)
 
 

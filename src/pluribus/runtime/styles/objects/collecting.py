@@ -1,7 +1,7 @@
 """Messages to all objects of an alias whose answers are awaited.
 
-Each process answers once, with the answers of all its objects of that alias. So it is known when all have answered: the
-processes are the members of a group, and who leaves is not waited for.
+Each process answers once, with the answers of all its objects of that alias. So the asking process knows when all have
+answered: the processes are the members of a group, and a member that leaves is not waited for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Collecting:
     async def gather(
         self, alias: str, message: Said, sender: object | None, timeout: float | None
     ) -> list[tuple[str, Said]]:
-        """Ask all objects of an alias; the answers, each with the id of who gave it."""
+        """Ask all objects of an alias; returns their answers, each with the id of its object."""
         token = token_of(message) or self._post.replies.new_token()
         said = self._post.multicastable(alias, message, sender, token)
         own = asyncio.ensure_future(self._collected(self._post.directory.all_of(alias), said))
@@ -72,7 +72,7 @@ class Collecting:
         await self._post.reply(message, Outcomes(outcomes))
 
     async def _collected(self, targets: list[Resident], said: Said) -> list[tuple[str, Said]]:
-        """What these objects of ours answer, in the order in which they do."""
+        """The answers of these objects of ours, in the order in which they come."""
         answers: list[tuple[str, Said]] = []
         everybody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = len(targets)

@@ -26,14 +26,15 @@ Receiver = Shadow | str
 
 
 class ObjectCommunicator:
-    """Made by the bus. ``sender`` is an object of this process, or its shadow; the program itself if it is left out."""
+    """Made by the bus. ``sender`` is an object of this process, or its shadow; without it, the program itself."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
 
     async def send(self, receiver: Receiver, message: Kqml | str, *, sender: object | None = None) -> None:
         """Send KQML, or its text, to the object with an id, or to the next in turn of an alias; a ``broadcast`` goes to
-        all of them. ``NoObject`` if there is none. A message to an object of this process never touches the network."""
+        all objects of the alias. ``NoObject`` if there is none. A message to an object of this process never touches
+        the network."""
         await sent(self._post, _name(receiver), said_of(message), sender)
 
     async def send_object(
@@ -45,8 +46,8 @@ class ObjectCommunicator:
         reply_with: str = "",
         sender: object | None = None,
     ) -> None:
-        """Send an object of a registered type, with all that it refers to. With ``in_reply_to`` it answers a message
-        that came with that ``:reply-with``."""
+        """Send an object of a registered type, with all objects that it refers to. With ``in_reply_to`` it answers a
+        message that came with that ``:reply-with``."""
         await self._post.send(_name(receiver), ObjectMessage(body, "", "", reply_with, in_reply_to), sender)
 
     async def ask(
@@ -61,7 +62,8 @@ class ObjectCommunicator:
         return await self._post.ask(_name(receiver), said_of(message), sender, timeout)
 
     async def broadcast(self, alias: str, message: Kqml | str, *, sender: object | None = None) -> None:
-        """Send to every object of an alias. A message that is no ``broadcast`` goes as the content of one."""
+        """Send to every object of an alias. A message with another performative goes as the content of a
+        ``broadcast``."""
         await self._post.broadcast(checked_alias(alias), _broadcast(said_of(message)), sender)
 
     async def ask_all(
@@ -72,7 +74,7 @@ class ObjectCommunicator:
         sender: object | None = None,
         timeout: float | None = ANSWER_S,
     ) -> list[Said]:
-        """Ask every object of an alias; the answers of all, ``error`` and ``sorry`` included. ``AnswersLate`` if some
+        """Ask every object of an alias; returns all answers, ``error`` and ``sorry`` included. ``AnswersLate`` if some
         did not come in time."""
         said = _broadcast(said_of(message))
         return [answer for _, answer in await self._post.collecting.gather(alias, said, sender, timeout)]
@@ -94,11 +96,11 @@ class ObjectCommunicator:
     def subscribe(
         self, receiver: Receiver, content: Any, *, sender: object | None = None, timeout: float | None = ANSWER_S
     ) -> Updates:
-        """What an object tells of something from now on: ``async with c.subscribe(...) as updates``, then iterate."""
+        """Subscribe to an object's updates on ``content``: ``async with c.subscribe(...) as updates``, then iterate."""
         return Updates(self._post, _name(receiver), content, sender, timeout)
 
     async def notify(self, who: object, content: Any, value: Any) -> int:
-        """Tell those who subscribed to this content of an object of ours; how many they are."""
+        """Send a value to the subscribers of this content of an object of ours; returns how many they are."""
         resident = self._post.directory.resident(who.id if isinstance(who, Shadow) else who)
         told = 0
         for subscriber, token in resident.wanted_by(content):
@@ -111,16 +113,16 @@ class ObjectCommunicator:
         return told
 
     def stats(self) -> dict[str, int]:
-        """What this process counted of its objects."""
+        """Counters of this process's objects."""
         return self._post.stats()
 
     def watch(self) -> Watching:
-        """Every message that reaches an object of this process from now on, to iterate over."""
+        """Every message that reaches an object of this process from now on; iterate it."""
         return Watching(self._post)
 
 
 class Waiting:
-    """Messages that wait for one who iterates; if they become too many, the oldest are given up, which is told."""
+    """Messages that wait for one iteration. If they become too many, the oldest are dropped, and a ``Gap`` says so."""
 
     def __init__(self) -> None:
         self._messages: deque[Said | PluribusError] = deque()
@@ -140,7 +142,7 @@ class Waiting:
         self._arrived.set()
 
     async def receive(self, timeout: float | None = None) -> Said:
-        """The next one. ``Gap`` in the place of those that were given up, ``Closed`` when there will be none."""
+        """The next message. ``Gap`` in the place of dropped ones, ``Closed`` when there will be no more."""
         async with asyncio.timeout(timeout):
             while not self._messages:
                 if self.closed:
@@ -183,8 +185,9 @@ class Watching(Waiting):
 
 
 class Updates(Waiting):
-    """A subscription to what one object tells. If the object's process is gone, ``NoMembers`` is raised in the place of
-    the next update; if it is one beyond a bridge, ``RemoteError``. ``bridges`` are those that it has crossed."""
+    """A subscription to the updates of one object. If the object's process is gone, ``NoMembers`` is raised in the
+    place of the next update; if the object is beyond a bridge, ``RemoteError``. ``bridges`` is the number of bridges
+    that the subscription has crossed."""
 
     def __init__(
         self,
@@ -234,11 +237,11 @@ class Updates(Waiting):
         return self
 
     async def aclose(self) -> None:
-        """Updates end; the object is told."""
+        """End the subscription; the object is told."""
         if self._at is not None and not self.closed:
             self._post.replies.forget(self._by.id, self._token)
             self.close()
-            with suppress(PluribusError):  # it is gone, and with it what it knew of us
+            with suppress(PluribusError):  # the object is gone, and its subscribers with it
                 await self._at.send(kqml("discard", in_reply_to=Word(self._token)), sender=self._by)
 
     async def __aenter__(self) -> Updates:

@@ -1,4 +1,4 @@
-"""``bus.directory``: the objects of this process, and a way to find those of others."""
+"""``bus.directory``: the objects of this process, and a way to find the objects of others."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """An object as ``directory.list`` tells of it."""
+    """A line of ``directory.list``: one object."""
 
     id: str
     type: str
     aliases: list[str]
     interfaces: list[str]
     member: str
-    """The name of its process."""
+    """The name of the object's process."""
 
 
 class ObjectDirectory:
@@ -46,11 +46,11 @@ class ObjectDirectory:
         subprotocols: Iterable[type[Subprotocol]] = (),
         exports: Iterable[type | Export] = (),
     ) -> Shadow:
-        """Make any Python object an object of the bus, with an id that nobody else ever has and these aliases.
+        """Make any Python object an object of the bus, with these aliases and an id that no other object ever has.
 
-        Methods that are marked with ``objects.handles`` handle messages, those marked with ``pluribus.exposed`` can be
-        called; ``names`` are further ones. ``exports`` are interfaces, through whose handles it can be called.
-        ``id`` is one that this object had before its process was restarted.
+        Methods that are marked with ``objects.handles`` handle messages, methods marked with ``pluribus.exposed`` can
+        be called; ``names`` are further methods that can. ``exports`` are interfaces through whose handles the object
+        can be called. ``id`` is the id that this object had before its process was restarted.
         """
         await self._post.group()
         given = id if id is not None else new_id(self._post.bus._random)
@@ -61,29 +61,31 @@ class ObjectDirectory:
         return Shadow(self._post, resident.id, HERE)
 
     async def remove(self, who: object) -> None:
-        """The object, or that of a shadow, is nobody's receiver any more."""
+        """Remove an object, given the object itself or its shadow: it gets no more messages."""
         self._post.directory.remove(_who(who))
         await self._post.announced()
 
     async def add_alias(self, alias: str, who: object) -> None:
-        """One more name for an object of this process. An alias that several have is a group: so an object joins it."""
+        """Give an object of this process one more alias. The objects of one alias are a group: so an object joins
+        it."""
         self._post.directory.add_alias(alias, _who(who))
         await self._post.announced()
 
     async def delete_alias(self, alias: str, who: object) -> None:
-        """Take a name from an object of this process: so it leaves a group."""
+        """Take an alias from an object of this process: so it leaves a group."""
         self._post.directory.delete_alias(alias, _who(who))
         await self._post.announced()
 
     def preempt(self, target: object, by: object | None, mode: str = INSTEAD) -> None:
-        """Messages to ``target`` go to ``by`` in its place; with ``mode="before"`` they go there first. Then a handler
-        that returns nothing lets the message pass, one that returns a message changes it, and one that returns
-        ``objects.KEEP`` keeps it. Both are objects of this process. None ends it; a cycle raises ``BadInput``."""
+        """Messages to ``target`` go to ``by`` in its place; with ``mode="before"`` they go to ``by`` first. Then a
+        handler of ``by`` that returns nothing lets the message pass, one that returns a message changes it, and one
+        that returns ``objects.KEEP`` keeps it. Both are objects of this process. ``by=None`` ends the preemption; a
+        cycle raises ``BadInput``."""
         self._post.directory.preempt(_who(target), None if by is None else _who(by), mode)
 
     async def find(self, name: str, *, timeout: float = FIND_S) -> Shadow:
-        """The object with this id, or the next in turn of those with this alias, anywhere on the bus. If there is none
-        after ``timeout`` seconds, ``NoObject``."""
+        """The object with this id, or the next in turn of the objects with this alias, anywhere on the bus.
+        ``NoObject`` if there is none after ``timeout`` seconds."""
         resident = self._post.directory.residents.get(name)
         if resident is not None:
             return Shadow(self._post, resident.id, HERE)
@@ -91,12 +93,12 @@ class ObjectDirectory:
         return Shadow(self._post, id, member)
 
     def shadow(self, name: str) -> Shadow:
-        """A shadow of an id or alias that need not be there now; for queued calls, say."""
+        """A shadow of an id or alias that need not exist now; for queued calls, for example."""
         return Shadow(self._post, checked_name(name, "the object"), HERE)
 
     async def find_all(self, name: str, *, timeout: float = 0.0) -> list[Shadow]:
         """All objects with this id or alias, anywhere on the bus; ``NoObject`` if there is none after ``timeout``
-        seconds. Those of this process come first."""
+        seconds. Objects of this process come first."""
         places = await self._post.places.all(name, timeout)
         return [Shadow(self._post, id, member) for member, id in places]
 

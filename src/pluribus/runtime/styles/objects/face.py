@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # loaded when first used, so that ``import pluribus`` stays q
 
 
 class ObjectsFace:
-    """``Bus`` is one."""
+    """The methods that objects add to ``Bus`` and ``ClientBus``."""
 
     @property
     def _post(self) -> Post:
@@ -28,7 +28,8 @@ class ObjectsFace:
 
     @property
     def directory(self) -> ObjectDirectory:
-        """The objects of this process, and a way to find those of others: ``await bus.directory.find("printer")``."""
+        """The objects of this process, and a way to find the objects of others:
+        ``await bus.directory.find("printer")``."""
         from .directory import ObjectDirectory
 
         return ObjectDirectory(self._post)
@@ -48,7 +49,7 @@ class ObjectsFace:
 
     async def bridge(self, other: ObjectsFace, alias: str) -> Shadow:
         """Add an object to this bus that stands for the objects of an alias on another bus: messages, calls and
-        subscriptions go to them, and their answers come back."""
+        subscriptions are forwarded to them, and their answers come back."""
         from .bridge import Bridge
 
         bridge = Bridge(self, other, alias)
@@ -57,7 +58,7 @@ class ObjectsFace:
         return shadow
 
     def virtual_network(self, name: str, *, mode: str = "unicast") -> VirtualNetwork:
-        """A group of objects that this program makes of shadows. ``mode="multicast"`` sends each message once to all
+        """A group of objects that this program makes from shadows. ``mode="multicast"`` sends each message once to all
         processes; ``Refused`` where the engine has no multicast."""
         from .networks import VirtualNetwork
 

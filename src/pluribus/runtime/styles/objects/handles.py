@@ -1,4 +1,4 @@
-"""Handles: an object that stands for all objects with an interface, for those of a group, or for one.
+"""Handles: a handle stands for all objects with an interface, for the objects of a group, or for one object.
 
 ``await handle.method(…)`` broadcasts the invocation. Methods that the interface does not have are an
 ``AttributeError``, and arguments that do not fit are a ``TypeError``, before anything is sent.
@@ -21,9 +21,9 @@ Method = Callable[..., Coroutine[Any, Any, Any]]
 class Handle:
     """Made by ``bus.omni``, ``bus.group_handle`` and ``bus.uni``.
 
-    What a call returns is said by ``results``: ``"none"`` returns None as soon as the invocation is sent; ``"first"``
-    the first good result, or raises what was raised, if all objects failed; ``"all"`` the results of all objects, with
-    exceptions in the place of those that failed.
+    ``results`` says what a call returns. ``"none"``: None, as soon as the invocation is sent. ``"first"``: the first
+    good result; if all objects failed, an exception of theirs is raised. ``"all"``: the results of all objects, with an
+    exception in the place of a failed one.
     """
 
     def __init__(

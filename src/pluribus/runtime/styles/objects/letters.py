@@ -10,7 +10,7 @@ from ....wire.kqml import Kqml, from_binary, to_binary
 
 
 def letter_of(message: Said, receiver: str, how: int) -> Letter:
-    """A message as it travels; ``BadInput`` if it cannot."""
+    """Encode a message to travel; ``BadInput`` if that is impossible."""
     if isinstance(message, Kqml):
         sender, token = str(message.get("sender", "")), str(message.get("reply-with", ""))
         return Letter(KQML, receiver, how, sender, to_binary(message), token, str(message.get("in-reply-to", "")))
@@ -20,7 +20,8 @@ def letter_of(message: Said, receiver: str, how: int) -> Letter:
 
 
 def opened(letter: Letter) -> Said:
-    """The message again. ``BadBody`` names a type that is not registered here, ``MalformedFrame`` is for the rest."""
+    """Decode a message. ``BadBody`` names a type that is not registered here; ``MalformedFrame`` for any other
+    error."""
     if letter.kind == KQML:
         return from_binary(letter.payload)
     if letter.kind == OBJECT:

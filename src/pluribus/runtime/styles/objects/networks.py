@@ -34,8 +34,8 @@ class VirtualNetwork:
         return self._mode
 
     def switch(self, mode: str) -> None:
-        """From now on messages go one by one (``"unicast"``), or once to all (``"multicast"``). ``Refused`` where the
-        engine has no multicast; the mode stays what it was."""
+        """Change the mode: messages go one by one (``"unicast"``), or once to all (``"multicast"``). ``Refused`` where
+        the engine has no multicast; the mode then stays as it was."""
         if checked_mode(mode) == MULTICAST:
             self._communicator.check_multicast()
         self._mode = mode
@@ -57,8 +57,8 @@ class VirtualNetwork:
             await shadow.ask(self._members.delete(shadow.id))
 
     async def multicast(self, message: Kqml | str, sender: object | None = None) -> None:
-        """To all objects of the network. Those that are gone are forgotten; after all others were sent to, ``NoObject``
-        names them."""
+        """Send to all objects of the network. Objects that are gone are removed from it; when all others were sent to,
+        ``NoObject`` names the removed ones."""
         said = said_of(message)
         assert isinstance(said, Kqml)
         if self._mode == MULTICAST:

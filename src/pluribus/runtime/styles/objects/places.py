@@ -1,4 +1,5 @@
-"""Where objects are: asked of all processes, and remembered until one of them says that a name means something else."""
+"""Places of objects: all processes are asked, and the answers remembered until a process says that a name has
+changed."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from ....objects.names import is_id
 from ....objects.words import Found, Sought
 
 FIND_S = 2.0
-"""How long somebody looks for an object before saying that there is none."""
+"""Seconds for which an object is looked for before ``NoObject``."""
 HERE = 0
-"""In the place of a member: this process."""
+"""In the place of a member's number: this process."""
 
 Place = tuple[int, str]
 """The process of an object, and its id."""
 
 
 class _Seek:
-    """One question that is under way; ``old`` when its answer must not be remembered."""
+    """One question that is under way; ``old`` if its answer must not be remembered."""
 
     __slots__ = ("name", "old")
 
@@ -34,7 +35,7 @@ class _Seek:
 
 
 class Places:
-    """``ask`` asks every other process; ``members`` are these, the eldest first."""
+    """``ask`` asks every other process; ``members`` gives these processes, the eldest first."""
 
     def __init__(
         self,
@@ -48,12 +49,12 @@ class Places:
         self._known: OrderedDict[str, list[Place]] = OrderedDict()
         self._turns: dict[str, int] = {}
         self._seen: OrderedDict[str, int] = OrderedDict()
-        """Where objects that wrote to us are."""
+        """The places of objects that wrote to objects here."""
         self._seeks: dict[_Seek, None] = {}
         self._changed = asyncio.Event()
 
     async def one(self, name: str, timeout: float = FIND_S) -> Place:
-        """Of the object with an id, or of the next in turn of an alias."""
+        """The place of the object with an id, or of the next in turn of an alias."""
         places = self._known.get(name)
         if places is None:
             seen = self._seen.get(name)
@@ -69,8 +70,8 @@ class Places:
         return places[turn % len(places)]
 
     async def all(self, name: str, timeout: float = FIND_S, *, interface: bool = False) -> list[Place]:
-        """Of all objects with an id, an alias or an interface. If there is none, wait so long for one; then
-        ``NoObject``."""
+        """The places of all objects with an id, an alias or an interface. If there is none, wait ``timeout`` seconds
+        for one; then ``NoObject``."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while True:
@@ -105,7 +106,7 @@ class Places:
         return found
 
     def forget(self, name: str) -> bool:
-        """The name means something else now; whether it was remembered."""
+        """The name means other objects now: forget it. True if it was remembered."""
         known = self._known.pop(name, None) is not None
         for seek in self._seeks:
             seek.old = seek.old or seek.name == name
@@ -120,7 +121,7 @@ class Places:
         self._wake()
 
     def saw(self, id: str, member: int) -> None:
-        """An object wrote to us from there."""
+        """Remember the place of an object that wrote to an object here."""
         if self._seen.get(id) != member:
             self._seen[id] = member
             self._seen.move_to_end(id)
@@ -131,7 +132,7 @@ class Places:
         return id in self._seen
 
     def lost(self, id: str) -> None:
-        """It is not there any more."""
+        """The object is not there any more: forget its place."""
         self._seen.pop(id, None)
 
     def _wake(self) -> None:

@@ -1,12 +1,12 @@
 """The post office of one process: carries messages between its objects and those of others, and runs handlers.
 
-One group carries everything. Which object gets a message, who preempts it, how many are handled at a time
-and whose answer it is are decided by the pure parts in ``pluribus.objects``; here are the tasks, the group and the
-clock. A message to an object of the same process goes from its sender to its handler and touches none of them.
+One group carries everything. The pure parts in ``pluribus.objects`` decide which object gets a message, which object
+preempts it, how many messages are handled at a time, and to which question an answer belongs; here are the tasks, the
+group and the clock. A message to an object of the same process goes from its sender to its handler without the group.
 
-*Looking further.* A process knows its own objects. Where others are it asks (``places``), and remembers until a process
-says that a name means something else (``Changed``), or the members of the bus change. A ``Changed`` that comes while
-the question is under way keeps its answer from being remembered, so no order of the two leaves an old one behind.
+*Finding objects.* A process knows its own objects. For others it asks (``places``), and remembers the answer until a
+process says that a name has changed (``Changed``), or the members of the bus change. If a ``Changed`` comes while a
+question is under way, its answer is not remembered: so no order of the two leaves a stale answer behind.
 """
 
 from __future__ import annotations
@@ -76,18 +76,19 @@ log = logging.getLogger(__name__)
 
 GROUP = "objects/talk"
 RETRIES_MAX = 3
-"""Objects of an alias that are tried when those that were remembered are gone."""
+"""Objects of an alias that are tried when the remembered ones are gone."""
 
 
 class ProcessItself:
-    """The object that stands for the program itself: what is said to nobody else is said to it."""
+    """The object that stands for the program itself: it gets messages that are sent to the program and to no other
+    object."""
 
     async def say(self, message: Said) -> None:
         log.warning("nobody takes a message to this process: %s", message)
 
 
 class Post(Style):
-    """What objects have open on one bus. On a client it is the same, in a group that the client is in as a guest."""
+    """The objects that one bus has open. On a client it is the same, in a group in which the client is a guest."""
 
     on_clients = "pluribus.runtime.styles.objects.post:Post"
 
@@ -101,9 +102,9 @@ class Post(Style):
         self.collecting = Collecting(self)
         self.counts = {"filtered": 0, "malformed": 0, "undeliverable": 0, "decoded": 0, "sent": 0}
         self.taps: list[Callable[[Said], None]] = []
-        """Those who watch every message that reaches an object here."""
+        """Programs that watch every message that reaches an object here."""
         self.services: dict[type, Callable[[Message], None]] = {}
-        """What further parts of the style do of their words."""
+        """By word: the handlers of further parts of this style."""
         self.on_members: list[Callable[[tuple[int, ...]], None]] = []
         self.calls = ObjectCalls(self)
         self.queue = CallQueue(self)
@@ -114,11 +115,11 @@ class Post(Style):
         self._posting: dict[asyncio.Task[Any], None] = {}
         self._changes: list[str] = []
         self._current: Delivery | None = None
-        """The delivery whose handler has just ended; its task sends the answer."""
+        """The delivery whose handler has just ended; the task of the handler sends the answer."""
         self._slow_timer: asyncio.TimerHandle | None = None
         self.over = False
         self.itself = self.directory.add(ProcessItself(), mark)
-        self._changes.clear()  # nobody else has heard of it
+        self._changes.clear()  # no other process knows it
 
     # The group
 
@@ -148,12 +149,12 @@ class Post(Style):
                 self._arrived(message)
             except MalformedFrame as error:
                 self.malformed(message, error)
-            except Exception:  # a bug of ours, which must not end all talk
+            except Exception:  # a bug of ours, which must not end all messages
                 self.counts["malformed"] += 1
                 log.exception("a message of %r could not be taken", message.sender)
 
     async def _watch(self, group: Group) -> None:
-        """Who waits for a process that is gone is told, and where objects are is asked again."""
+        """Watch the view: tell tasks that wait for a process that is gone, and forget the places of objects."""
         async for view in group.views():
             there = tuple(int(member) for member in view.members)
             self.places.members_changed(there)
@@ -201,7 +202,7 @@ class Post(Style):
             raise MalformedFrame(f"no word of objects: {type(body).__name__}")
 
     def _letter(self, letter: Letter, member: int) -> None:
-        """A message for an object of ours, or for all of an alias."""
+        """A message for an object of this process, or for all objects of an alias."""
         if letter.how == ALL:
             targets = self.directory.all_of(letter.receiver)
             if not targets:
@@ -231,7 +232,7 @@ class Post(Style):
         return opened(letter)
 
     def _returned(self, letter: Letter, member: int, error: PluribusError) -> None:
-        """What cannot be delivered goes back to its sender as an error, unless it is an answer itself."""
+        """Return a message that cannot be delivered to its sender as an error, unless it is an answer itself."""
         envelope = ObjectMessage(None, letter.sender, letter.receiver, letter.reply_with)
         if letter.in_reply_to:
             log.warning("an answer to %s could not be delivered: %s", letter.receiver, error)
@@ -241,7 +242,7 @@ class Post(Style):
             self.spawn(self._post(member, letter.sender, answer), sends=True)
 
     def _handled(self, member: int, delivery: Delivery, result: Any, error: Exception | None) -> None:
-        """A message was handled: answer it, if that is wanted."""
+        """A message was handled: answer it, if an answer is wanted."""
         answer = self.answer(delivery, result, error)
         if answer is None:
             return
@@ -258,7 +259,7 @@ class Post(Style):
         if error is None:
             try:
                 return answer_of(said, result, by)
-            except PluribusError as unfit:  # a result that cannot be said
+            except PluribusError as unfit:  # a result that cannot be encoded
                 error = unfit
         else:
             log.debug("a handler of %r failed", delivery.resident, exc_info=error)
@@ -273,7 +274,7 @@ class Post(Style):
         return self.itself if who is None else self.directory.resident(who.id if isinstance(who, Shadow) else who)
 
     def send_here(self, id: str, message: Said, sender: object | None) -> bool:
-        """To an object of this process; false if it is none."""
+        """Send to an object of this process; false if there is none with this id."""
         resident = self.directory.residents.get(id)
         if resident is None:
             return False
@@ -282,8 +283,8 @@ class Post(Style):
         return True
 
     async def send(self, receiver: str, message: Said, sender: object | None, token: str = "") -> int:
-        """To the object with an id, or to the next in turn of an alias; the process that it is in. ``NoObject`` if
-        there is none."""
+        """Send to the object with an id, or to the next in turn of an alias; returns the object's process. ``NoObject``
+        if there is none."""
         by = self.sender(sender)
         resident = self.directory.residents.get(receiver)
         if resident is not None:
@@ -314,7 +315,7 @@ class Post(Style):
         self.communicator.deliver(resident, message, partial(self._handled, HERE))
 
     async def _post(self, member: int, receiver: str, message: Said) -> None:
-        """To an object of another process."""
+        """Send to an object of another process."""
         group = await self.group()
         try:
             letter = letter_of(message, receiver, ONE)
@@ -330,7 +331,7 @@ class Post(Style):
             raise NoObject(f"the process of {receiver} is gone: find the object again") from None
 
     async def broadcast(self, alias: str, message: Said, sender: object | None) -> None:
-        """To all objects of an alias, here and elsewhere."""
+        """Send to all objects of an alias, in this process and others."""
         said = self.multicastable(alias, message, sender)
         for resident in self.directory.all_of(alias):
             self._deliver_here(resident, said)
@@ -339,7 +340,7 @@ class Post(Style):
         await group.send(letter_of(said, alias, ALL))
 
     def multicastable(self, alias: str, message: Said, sender: object | None, token: str = "") -> Said:
-        """With the sender's unicast address, so that it can be answered."""
+        """Add the sender's unicast address to a message, so that it can be answered."""
         said = addressed(message, self.sender(sender).id, alias, token)
         if isinstance(said, Kqml):
             host, port = self.bus._engine.address
@@ -347,7 +348,7 @@ class Post(Style):
         return said
 
     async def ask(self, receiver: str, message: Said, sender: object | None, timeout: float | None) -> Said:
-        """Send, and await the answer. What it stands for is raised if it is an error."""
+        """Send, and await the answer. An answer that is an error is raised."""
         by, loop = self.sender(sender), asyncio.get_running_loop()
         for attempt in range(RETRIES_MAX):
             token = token_of(message) or self.replies.new_token()
@@ -372,12 +373,12 @@ class Post(Style):
                 return answer
             gone = error.kind == NoObject.__name__ and answer_by(answer) not in self.directory.residents
             if gone and attempt < RETRIES_MAX - 1 and self.places.forget(receiver):
-                continue  # it was there when we asked last; nobody has handled the message
+                continue  # the object was there when its place was asked for; no object has handled the message
             raise error
         raise AssertionError("the last attempt returns or raises")
 
     async def ask_all(self, word: Any, timeout: float | None, replies: str = "all") -> Answers:
-        """Ask every other process; none are no error."""
+        """Ask every other process; that there is none is no error."""
         group = await self.group()
         if not self.members():
             return Answers()
@@ -389,7 +390,7 @@ class Post(Style):
             return Answers(failed.answers)
 
     async def ask_one(self, member: int, word: Any, timeout: float | None) -> Any:
-        """Ask another process. ``NoObject`` if it is gone, ``RemoteError`` for what it raised."""
+        """Ask another process. ``NoObject`` if the process is gone, ``RemoteError`` for an exception of its handler."""
         group = await self.group()
         try:
             answers = await group.ask(word, replies="one", to=member, timeout=timeout)
@@ -404,7 +405,7 @@ class Post(Style):
     # Names
 
     def _names_changed(self, names: list[str]) -> None:
-        """Names mean something else here: others are told."""
+        """Names have changed here: tell the other processes."""
         for name in names:
             self.places.forget(name)
         self.queue.changed()
@@ -413,7 +414,7 @@ class Post(Style):
             self.spawn(self.announced(), sends=True)
 
     async def announced(self) -> None:
-        """Returns when others were told of every change of names."""
+        """Returns when the other processes were told of every change of names."""
         group = await self.group()
         names, self._changes = self._changes, []
         if names:
@@ -459,7 +460,8 @@ class Post(Style):
                 del self._posting[task]
 
     def follow(self, delivery: Delivery, answer: Coroutine[Any, Any, None]) -> None:
-        """Send the answer to a delivery: in the task that handled it, if that is at it now, which costs no other."""
+        """Send the answer to a delivery: in the task that handled it, if that task is still running, which costs no
+        further task."""
         if self._current is delivery:
             delivery.answer = answer
         else:
@@ -484,12 +486,12 @@ class Post(Style):
         try:
             await message.reply(word)
         except Closed:
-            pass  # together with everybody who could have been told
-        except BadInput as error:  # too large for this stack, say
+            pass  # no process is left that could have been told
+        except BadInput as error:  # too large for this stack, for example
             log.warning("an answer could not be sent: %s", error)
 
     def spawn(self, work: Coroutine[Any, Any, None], *, sends: bool = False) -> asyncio.Task[None] | None:
-        """A task of this style; ``sends``: closing the bus waits for it. None if the bus is closed."""
+        """Run a task of this style; with ``sends`` closing the bus waits for it. None if the bus is closed."""
         if self.over:
             work.close()
             return None
@@ -516,7 +518,7 @@ class Post(Style):
         self.queue.close()
         try:
             current = asyncio.current_task()
-        except RuntimeError:  # no loop runs: nothing of ours does
+        except RuntimeError:  # no loop runs, so none of our tasks does
             return
         for task in (*self._tasks, *self._posting):
             if task is not current:
@@ -530,7 +532,7 @@ class Post(Style):
         self.queue.validate()
 
     def stats(self) -> dict[str, int]:
-        """What this process counted."""
+        """Counters of this process."""
         communicator = self.communicator
         return {
             **self.counts,
@@ -545,7 +547,7 @@ class Post(Style):
 
 
 def as_here(error: RemoteError) -> PluribusError:
-    """What another process said of its objects, as this one would say it."""
+    """An error of another process about its objects, as this process would raise it."""
     known: dict[str, type[PluribusError]] = {"NoObject": NoObject, "Refused": Refused}
     return known[error.kind](str(error)) if error.kind in known else error
 
@@ -555,14 +557,14 @@ def answer_by(answer: Said) -> str:
 
 
 async def handled(handler: Handler, said: Any) -> Any:
-    """What a handler makes of a message: coroutines are awaited, quick functions are called, others run in threads."""
+    """The result of a handler: coroutines are awaited, quick functions are called, others run in threads."""
     if handler.waits:
         return await handler.call(said)
     return handler.call(said) if handler.quick else await in_a_thread(handler.call, said)
 
 
 def _nobody(delivery: Delivery, result: Any, error: Exception | None) -> None:
-    """Of a delivery that is over already."""
+    """The delivery is over already: nothing to do."""
 
 
 def _tell(told: asyncio.Future[Said | PluribusError], answer: Said | PluribusError) -> None:

@@ -1,6 +1,6 @@
 """``bus.queued_calls``: calls that wait on disk until their objects are there, and answers that wait for their callers.
 
-What is promised and why it is done once is in ``objects.queued``; here are the store, the tasks and the group. Each
+``objects.queued`` has the promises, and says why a call is done once; here are the store, the tasks and the group. Each
 call that is not answered has a task: it finds the object, binds the call to the site that has it, offers it, and tries
 again when the processes on the bus, or their objects, have changed.
 """
@@ -54,17 +54,17 @@ log = logging.getLogger(__name__)
 
 OUT, IN = "queued/out", "queued/in"
 AGAIN_S = 5.0
-"""A call that could not be offered is tried again after so long, or when something changes."""
+"""Seconds after which a call that could not be offered is tried again; a change of names or members does it earlier."""
 LOOK_S = 30.0
-"""An object that was not there is looked for again after so long, though nobody said that something changed."""
+"""Seconds after which a missing object is looked for again without any change that was announced."""
 LOOKS_AT_ONCE_MAX = 64
 """Calls that look for their objects at a time."""
 OFFER_S = 30.0
-"""An offer that is not answered is made again: the site knows whether it runs."""
+"""Seconds after which an unanswered offer is repeated: the site knows whether the call runs."""
 GONE_S = 30.0
-"""A process without a queue of its own that is away for so long is taken for gone, and its calls for uncertain."""
+"""Seconds after which a missing process without a queue of its own is taken for gone, and its calls for uncertain."""
 EPHEMERAL = "process:"
-"""Begins the site of a process without a queue of its own."""
+"""The prefix of the site's name, for a process without a queue of its own."""
 
 
 class CallQueue:
@@ -79,14 +79,14 @@ class CallQueue:
         self._store: Any = None
         self._answered: dict[int, asyncio.Event] = {}
         self._working: dict[int, asyncio.Event] = {}
-        """Calls with a task, and what wakes it."""
+        """Calls that have a task, and the event that wakes it."""
         self._running: dict[tuple[str, int], asyncio.Event] = {}
-        """Calls of others that are being done."""
+        """Calls of others that are running."""
         self._missing: dict[str, float] = {}
         """When a bound site was found missing."""
         self._unwritten: dict[int, None] = {}
         self._absent: dict[str, float] = {}
-        """Objects that were not there, and when; nothing has changed since."""
+        """Objects that were missing, and when they were looked for; nothing has changed since."""
         self._writing: dict[asyncio.Future[Exception | None], None] = {}
         self._looking = asyncio.Semaphore(LOOKS_AT_ONCE_MAX)
         post.services |= {Offer: self._offered, Settled: self._settled, Whereabouts: self._asked_where}
@@ -111,7 +111,7 @@ class CallQueue:
         self._store = store
 
     async def open_in(self, store: Store) -> None:
-        """The same with a store that somebody else closes."""
+        """Keep calls and answers in a store that the caller closes."""
         await self._post.group()
         out, into = (Journal(store, log, lambda: ()) for log in (OUT, IN))
         sent, came = decode_rows(out.rows()), decode_rows(into.rows())
@@ -130,8 +130,7 @@ class CallQueue:
                 self._begin(call)
 
     def pending(self) -> list[QueuedCall]:
-        """Calls that are on disk and whose answers were not taken: each has a number, a key, a receiver and a
-        ``state``."""
+        """Calls on disk whose answers were not taken. Each has a number, a key, a receiver and a ``state``."""
         return [call for number, call in self._outbox.calls.items() if number not in self._unwritten]
 
     async def call(
@@ -143,7 +142,7 @@ class CallQueue:
         key: str,
         timeout: float | None,
     ) -> Any:
-        """What the method returned, or ``RemoteError``; ``Uncertain`` if nobody knows whether it was done. After
+        """The result of the method, or ``RemoteError``; ``Uncertain`` if nobody can know whether it was done. After
         ``timeout`` seconds ``AnswersLate``: the call stays in the queue."""
         journal = self._journal()
         if key:
@@ -225,7 +224,7 @@ class CallQueue:
         await self._say_settled()
 
     async def _offer(self, call: QueuedCall) -> bool:
-        """Whether the call is answered now."""
+        """True if the call is answered now."""
         post, journal = self._post, self._journal()
         if call.receiver in post.directory.residents or post.directory.knows(call.receiver):
             if not call.site:
@@ -257,7 +256,7 @@ class CallQueue:
         return await self._given_up(call)
 
     async def _given_up(self, call: QueuedCall) -> bool:
-        """A process without a queue that is away for long is gone; nobody knows whether it did the call."""
+        """A process without a queue that is away for long is gone: whether it did the call is uncertain."""
         if not call.site.startswith(EPHEMERAL) or int(call.site.removeprefix(EPHEMERAL)) in self._post.members():
             return False
         now = self._post.bus._now()
@@ -278,7 +277,7 @@ class CallQueue:
         self._outbox.apply(rows)
 
     async def _say_settled(self) -> None:
-        """Sites need not keep answers that are here."""
+        """Tell sites which answers are here: they need not keep them."""
         if self._post.members():
             await (await self._post.group()).send(Settled(self._outbox.name, self._outbox.settled))
         self._write_soon(self._in, self._inbox.forget(self._outbox.name, self._outbox.settled))
@@ -294,7 +293,7 @@ class CallQueue:
             wake.set()
 
     def changed(self) -> None:
-        """Names mean something else somewhere."""
+        """Names have changed in some process."""
         self._wake()
 
     # The site
@@ -325,7 +324,7 @@ class CallQueue:
         await self._post.reply(message, Outcomes([("", *outcome)]))
 
     async def _do(self, queue: str, number: int, receiver: str, payload: bytes) -> Outcome | None:
-        """Do a call, unless it was done or is being done: what became of it. None if its caller has the answer."""
+        """Run a call, unless it was done or is running; returns its outcome. None if its caller has the answer."""
         how, outcome = self._inbox.look(queue, number)
         if how == NEW:
             await self._do_first(queue, number, receiver, payload)
@@ -372,7 +371,7 @@ class CallQueue:
         return self._out
 
     async def _written(self, journal: Journal, rows: list[bytes]) -> None:
-        """Returns when they are on disk."""
+        """Returns when the rows are on disk."""
         if not rows:
             return
         if self._post.over:
@@ -393,12 +392,12 @@ class CallQueue:
             raise error
 
     def _write_soon(self, journal: Journal | None, rows: list[Row]) -> None:
-        """If it is lost, the same is found out again."""
+        """Write without waiting. If the rows are lost, they are found out again."""
         if journal is not None and rows:
             journal.add([encode_row(row) for row in rows], lambda error: None)
 
     def close(self) -> None:
-        for written in self._writing:  # whoever waits for the disk: nobody will tell any more
+        for written in self._writing:  # tasks that wait for the disk: nothing else will wake them
             if not written.done():
                 written.set_result(Closed("the bus was closed before it was written: connect again"))
         for answered in self._answered.values():

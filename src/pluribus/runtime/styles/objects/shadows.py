@@ -1,4 +1,5 @@
-"""A shadow stands for an object, here or elsewhere: who has it can write to the object, ask it and call it."""
+"""A shadow stands for an object, in this process or another: with it a program can write to the object, ask it and call
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Usual:
-    """The time-out that a call has if none is given."""
+    """The default time-out of a call."""
 
     def __repr__(self) -> str:
         return "USUAL"
@@ -26,9 +27,8 @@ USUAL = Usual()
 
 
 class Shadow:
-    """Made by ``bus.directory``. It stands for an object, or for the next in turn of an alias (of which a ``broadcast``
-    goes to all). Two shadows are equal if
-    they stand for the same."""
+    """Made by ``bus.directory``. It stands for an object, or for the next in turn of an alias (a ``broadcast`` goes to
+    all objects of the alias). Two shadows are equal if they stand for the same id or alias."""
 
     __slots__ = ("_post", "id", "member")
 
@@ -45,8 +45,8 @@ class Shadow:
         return None if resident is None else resident.served
 
     async def send(self, message: Kqml | str, *, sender: object | None = None) -> None:
-        """Send a KQML message, or its text. ``NoObject`` if the object is gone; what the object cannot handle comes
-        back to ``sender`` as an ``error``."""
+        """Send a KQML message, or its text. ``NoObject`` if the object is gone; a message that the object cannot handle
+        comes back to ``sender`` as an ``error``."""
         said = message if type(message) is Kqml else said_of(message)
         if not self._post.send_here(self.id, said, sender):
             await sent(self._post, self.id, said, sender)
@@ -60,10 +60,10 @@ class Shadow:
     async def ask(
         self, message: Kqml | str | ObjectMessage, *, sender: object | None = None, timeout: float | None = ANSWER_S
     ) -> Said:
-        """Send a message and await its answer, which is KQML or an object; ``answer.content`` is what it says.
+        """Send a message and await its answer, which is KQML or an object; ``answer.content`` is its content.
 
-        ``RemoteError`` is what its handler raised, ``Sorry`` that it has no answer, ``AnswersLate`` that none came in
-        time, ``NoMembers`` or ``NoObject`` that the object is gone.
+        ``RemoteError``: its handler raised an exception. ``Sorry``: it has no answer. ``AnswersLate``: no answer came
+        in time. ``NoMembers`` or ``NoObject``: the object is gone.
         """
         return await self._post.ask(self.id, said_of(message), sender, timeout)
 
@@ -76,12 +76,12 @@ class Shadow:
         key: str = "",
         **named: Any,
     ) -> Any:
-        """Call an exposed method; its result, or ``RemoteError`` for what it raised. ``timeout`` is 10 seconds, and
-        without end for a queued call.
+        """Call an exposed method; returns its result, or raises ``RemoteError`` for its exception. ``timeout`` is 10
+        seconds by default, and unlimited for a queued call.
 
-        ``queued=True`` keeps the call on disk until the object is there, and then until its answer is: see
-        ``bus.queued_calls``. ``key`` names the call: who calls again with the same key, even after a restart, gets the
-        answer of the first call.
+        ``queued=True`` keeps the call on disk until the object is there, and then until the answer has come: see
+        ``bus.queued_calls``. ``key`` names the call: a second call with the same key, even after a restart, gets the
+        answer of the first.
         """
         if queued:
             wait = None if isinstance(timeout, Usual) else timeout
@@ -92,7 +92,7 @@ class Shadow:
         return await self._post.calls.call(await self._one(), method, args, named, wait)
 
     async def _one(self) -> str:
-        """The id of the object; of an alias, of the next in turn."""
+        """The id of the object; for an alias, of the next in turn."""
         return self.id if is_id(self.id) else (await self._post.places.one(self.id))[1]
 
     def __eq__(self, other: object) -> bool:
@@ -107,7 +107,7 @@ class Shadow:
 
 
 def said_of(message: Kqml | str | ObjectMessage) -> Said:
-    """A message that somebody gave: KQML, its text, or an object message."""
+    """The message that a caller gave: KQML, its text, or an object message."""
     if isinstance(message, str):
         return parse(message)
     if isinstance(message, Kqml | ObjectMessage):
@@ -116,7 +116,7 @@ def said_of(message: Kqml | str | ObjectMessage) -> Said:
 
 
 async def sent(post: Post, receiver: str, message: Said, sender: object | None) -> None:
-    """To the object with an id, or the next in turn of an alias; a ``broadcast`` to all of the alias."""
+    """Send to the object with an id, or the next in turn of an alias; a ``broadcast`` to all objects of the alias."""
     if isinstance(message, Kqml) and message.performative == "broadcast" and not is_id(receiver):
         await post.broadcast(receiver, message, sender)
     else:

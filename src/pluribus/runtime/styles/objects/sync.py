@@ -1,4 +1,4 @@
-"""Objects on a bus without ``await``: what ``pluribus.sync`` has of them.
+"""Objects on a bus without ``await``, for ``pluribus.sync``.
 
 Handlers and methods of objects run as on any bus: plain functions in threads, coroutines on the background loop.
 """
@@ -172,7 +172,7 @@ class SyncCommunicator(Face):
         sender: object | None = None,
         timeout: float | None = ANSWER_S,
     ) -> SyncUpdates:
-        """It begins at once: use it with ``with``."""
+        """The subscription begins at once: use it with ``with``."""
         options = {"sender": _real(sender), "timeout": timeout}
         real = self._thread.ask(self._real.subscribe, _real(receiver), content, **options)
         self._thread.call(real.open)

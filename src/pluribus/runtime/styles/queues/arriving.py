@@ -1,8 +1,8 @@
-"""What the sender makes of a message for a queue that transforms what arrives.
+"""What a sender does with a message for a queue that transforms arriving messages.
 
-A queue keeps the text of its chain among its settings, and takes no batch that was not made by it: whoever sends, by
-whichever door, learns the chain from that refusal (``UNLIKE``), transforms, and sends again. A body that cannot be
-transformed is sent as it is, with the reason; the queue makes a dead letter of it.
+A queue keeps the text of its chain among its settings, and refuses a batch that was not made by this chain
+(``UNLIKE``). Every sender, on a member or a client, learns the chain from the refusal, transforms the bodies, and sends
+again. A body that cannot be transformed is sent as it is, with the reason, and the queue makes it a dead letter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ....wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_bod
 from .outgoing import OutgoingMessage
 
 ARRIVING_BYTES_MAX = 1 << 20
-"""Bodies that are longer travel in pieces, and are not transformed on arrival."""
+"""Longer bodies travel in pieces, and are not transformed on arrival."""
 
 
 @lru_cache(256)
 def chain_of(text: str) -> Chain:
-    """Of a queue's settings."""
+    """The chain in a queue's settings; None if there is none."""
     try:
         return Chain.parse(text)
     except BadInput as error:
@@ -30,7 +30,7 @@ def chain_of(text: str) -> Chain:
 
 
 def checked_chain(text: str) -> str:
-    """What goes into the settings of a queue: a chain of formats, which every sender has."""
+    """The text of a chain for the settings of a queue. Only formats are allowed, which every sender has."""
     if not text:
         return ""
     chain = Chain.parse(text)
@@ -43,7 +43,7 @@ def checked_chain(text: str) -> str:
 
 
 def transformed(message: OutgoingMessage, text: str) -> OutgoingMessage:
-    """The message as the queue takes it."""
+    """The message as it is sent to the queue: transformed, or with the reason why that failed."""
     if message.upload[0] or len(message.body) > ARRIVING_BYTES_MAX:
         raise TooLarge(
             f"a body of more than {ARRIVING_BYTES_MAX:,} bytes is not transformed on arrival: send it to a queue "
@@ -64,7 +64,7 @@ def transformed(message: OutgoingMessage, text: str) -> OutgoingMessage:
 
 
 def decoded(kind: Kind, body: bytes) -> object:
-    """A body as its consumer would have it."""
+    """A body as its consumer would receive it."""
     if kind == BYTES:
         return body
     try:

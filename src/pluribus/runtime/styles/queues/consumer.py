@@ -1,11 +1,12 @@
-"""The receiving side of a queue: one consumer, its line to the queue, and what it has in its hands.
+"""The receiving side of a queue: one consumer, its line to the queue, and the messages that it holds.
 
-A consumer attaches, says how much it has room for, and is told what it was given, as soon as there is something. What
-it settles is gathered, and goes with the next credit in one command; one such command is under way at a time, numbered,
-so that asked for again it gets the answer of the first time.
+A consumer attaches, tells the queue its credit (how many messages and bytes it has room for), and is told which
+messages it was assigned, as soon as there are some. Settlements are gathered, and sent with the next credit in one
+command. One such command is under way at a time; it has a number, so that a repeated command gets the answer of the
+first.
 
-*Breaks.* After any break the consumer attaches again. What it still holds it may settle; what it does not hold any more
-raises ``LeaseEnded`` when it is settled.
+*Breaks.* After any break the consumer attaches again. It may still settle the messages that it still holds; to settle
+any other raises ``LeaseEnded``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Settling = tuple[QueueMessage[Any], int, int, str, "asyncio.Future[None] | None"
 
 
 class QueueConsumer:
-    """``owner`` is whose lease it is; ``number`` is drawn for this consumer."""
+    """``owner`` identifies the process that has the lease; ``number`` is drawn for this consumer."""
 
     def __init__(
         self,
@@ -58,29 +59,29 @@ class QueueConsumer:
         self._after = 0
         self._serial = 0
         self._credit = (0, 0, UNLIMITED)
-        """Things, bytes, and how many in all."""
+        """The credit: messages, bytes, and how many messages in all."""
         self._changed = False
-        """The credit is to be told."""
+        """True if the queue must be told the credit."""
         self.hands: dict[int, int] = {}
-        """Messages that were told and are not settled, with the numbers of their assignments."""
+        """Messages that this consumer was told of and has not settled, with the numbers of their assignments."""
         self.arrived: deque[QueueMessage[Any]] = deque()
         self._slice: Slice | None = None
-        """The batch that came last, of which more messages may be told."""
+        """The latest batch; further messages of it may be told later."""
         self._something = asyncio.Event()
         self._settles: deque[Settling] = deque()
         self._numbers = 0
         self._held: list[int] = []
-        """What the queue said that it holds, when its demand ended."""
+        """How many messages the queue said this consumer holds, when its demand ended."""
         self._settling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self.failure: PluribusError | None = None
         self.late = 0
-        """Messages that were handled, and were another's before they were settled behind the reader."""
+        """Messages that were handled here, and whose lease ended before they were settled in the background."""
         self.closed = False
         self.on_arrival: Callable[[int], None] | None = None
-        """Called with how many messages came."""
+        """Called with the number of messages that came."""
         self.ahead: Callable[[], int] | None = None
-        """Asked when messages are acknowledged: how many more are wanted. They are asked for in the same command."""
+        """Called when messages are acknowledged: returns how many more are wanted. The same command asks for them."""
 
     async def open(self, things: int, size: int, want: int = UNLIMITED) -> None:
         self._credit = (things, size, want)
@@ -100,7 +101,7 @@ class QueueConsumer:
         self.arrived = deque(one for one in self.arrived if one.number in held)
         self._changed = True
 
-    # What comes.
+    # Messages that come.
 
     async def _listen(self) -> None:
         while not self.closed:
@@ -152,11 +153,11 @@ class QueueConsumer:
             whole: QueueMessage[Any] = QueueMessage(self, given.thing, given.delivery, packed, long)
             whole.assignment = given.number
             self.arrived.append(whole)
-        except PluribusError as error:  # of a type that cannot be made of it here
+        except PluribusError as error:  # of a type that this program cannot make the body of
             self._refuse(given, str(error))
 
     def _refuse(self, given: Given, reason: str) -> None:
-        """A message that nobody here can read becomes a dead letter."""
+        """Make a message a dead letter, because this program cannot read it."""
         lost: QueueMessage[Any] = QueueMessage.__new__(QueueMessage)
         lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
         lost.assignment = given.number
@@ -179,7 +180,7 @@ class QueueConsumer:
         if self.closed:
             raise Closed("this consumer was closed: receive again")
 
-    # What is settled.
+    # Settlements.
 
     async def settle(self, message: QueueMessage[Any], verb: int = 0, wait_us: int = 0, reason: str = "") -> None:
         """Returns when it is done; ``LeaseEnded`` if this consumer does not hold the message any more."""
@@ -199,18 +200,18 @@ class QueueConsumer:
         self._settle_soon()
 
     def want(self, things: int, size: int, want: int = UNLIMITED) -> None:
-        """Another credit from now on."""
+        """Set another credit from now on."""
         self._credit = (things, size, want)
         self._changed = True
         self._settle_soon()
 
     async def told(self) -> None:
-        """Returns when the queue knows what is settled and wanted."""
+        """Returns when the queue knows every settlement and the credit."""
         self._settle_soon()
         await self.settled()
 
     async def cancel(self, want: int) -> bool:
-        """Want so many from now on; whether a message was given that nobody has had."""
+        """Set the demand to ``want`` from now on. True if a message was assigned that was not handed out yet."""
         things, size, _ = self._credit
         self._credit, self._changed = (things, size, want), True
         self._held = []
@@ -279,7 +280,8 @@ class QueueConsumer:
             _end(future, _late(message.number) if message.number in lost else None)
 
     def _count_late(self, settles: list[Settling]) -> None:
-        """Of messages that are settled behind the reader nobody waits for the answer: they are counted, and logged."""
+        """Count and log messages whose lease ended before they were settled in the background: no caller waits for
+        these answers."""
         count = sum(1 for _, verb, _, _, future in settles if future is None and not verb)
         if count:
             self.late += count
@@ -291,12 +293,12 @@ class QueueConsumer:
             )
 
     async def settled(self) -> None:
-        """Returns when everything that was settled is answered."""
+        """Returns when every settlement is answered."""
         while self._settling is not None:
             await asyncio.wait([self._settling])
 
     async def close(self) -> None:
-        """What is not settled is given back, unseen."""
+        """Give back, unseen, every message that is not settled."""
         if self.closed:
             return
         await self.settled()
@@ -315,7 +317,7 @@ class QueueConsumer:
 
 
 def _runs(things: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Messages with their deliveries: stretches of those that follow each other, and the delivery of each stretch."""
+    """Runs of messages with consecutive numbers and the same number of deliveries, each with that number."""
     runs: list[tuple[int, int]] = []
     deliveries: list[int] = []
     for thing, delivery in things:

@@ -13,7 +13,7 @@ OPEN_S = 15.0
 
 
 class QueuesFace:
-    """Messages that wait until one consumer has taken each of them, and is done with it."""
+    """Queues: a message waits until one consumer has taken it and has settled it."""
 
     async def queue(
         self: Styled,
@@ -32,15 +32,16 @@ class QueuesFace:
         transform: str | None = None,
         timeout: float | None = OPEN_S,
     ) -> MessageQueue:
-        """The queue of that name; it is made if nobody did. It is on the keepers' log, or with ``durable=False`` in the
-        memory of the members that open it.
+        """Open the queue of that name; the first to open it makes it. The queue is on the keepers' log, or with
+        ``durable=False`` in the memory of the members that open it.
 
-        What is not given is as the queue was made, or usual: ``messages_max`` and ``bytes_max`` none, and when one is
-        reached senders wait (``full="wait"``), are refused (``"refuse"``), or the oldest become dead letters
-        (``"dead"``); ``tries`` 20, then a message that came back is a dead letter; ``backoff`` from 1 s, doubled each
-        time, to 60 s; ``window`` 120 s, in which an ``id`` counts once; ``lease`` none: a consumer holds a message as
-        long as it is there; ``dead_max`` 100,000 dead letters; ``dead_expired`` false: what outlives its ``ttl`` goes;
-        ``transform`` nothing: else what arrives is transformed by this chain of formats, such as ``"csv > json"``.
+        A setting that is not given is as the queue was made, or has its default: ``messages_max`` and ``bytes_max``
+        none, and when one is reached senders wait (``full="wait"``), are refused (``"refuse"``), or the oldest become
+        dead letters (``"dead"``); ``tries`` 20, after so many deliveries a message that comes back is a dead letter;
+        ``backoff`` from 1 s, doubled each time, to 60 s; ``window`` 120 s, in which a second message of the same ``id``
+        is dropped; ``lease`` none: a consumer holds a message as long as it is there; ``dead_max`` 100,000 dead
+        letters; ``dead_expired`` false: a message that outlives its ``ttl`` is removed, not a dead letter;
+        ``transform`` none, or a chain of formats, such as ``"csv > json"``, that transforms every arriving message.
         Raises ``Refused`` if the queue was made with other settings than these; ``configure`` changes them.
         """
         from .options import settings_of

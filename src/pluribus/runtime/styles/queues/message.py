@@ -22,7 +22,8 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class QueueMessage(Generic[T]):
-    """Settle it once: ``ack``, ``nack`` or ``reject``. ``LeaseEnded`` says that it is not this consumer's any more."""
+    """Settle it once: ``ack``, ``nack`` or ``reject``. ``LeaseEnded``: this consumer does not hold the message any
+    more."""
 
     __slots__ = (
         "_consumer",
@@ -48,22 +49,22 @@ class QueueMessage(Generic[T]):
         self._consumer = consumer
         self.assignment = 0
         self.number = number
-        """Of the message in its queue."""
+        """The number of the message in its queue."""
         self.deliveries = deliveries
-        """How often it was handed out, this time included."""
+        """How many times the message was delivered, this time included."""
         self.settled = False
         self.sent = head.time_us / 1e6
-        """When, by the clock of the sender, in seconds since 1970."""
+        """When it was sent, by the clock of the sender, in seconds since 1970."""
         body = bytes(batch.bodies_of(packed, head)[0]) if long is None else long
         kind = batch.kind_of(packed, head)
         self.body: T = body if kind == BYTES else decode_bodies(kind, msgspec.Raw(array_header(1) + body), 1)[0]  # type: ignore[assignment]
         self.priority = words.PRIORITY
         self.key = self.correlation = self.reply_to = ""
         self.id = f"{head.session:x}-{head.first}"
-        """What the sender gave, or a name of our own."""
+        """The ``id`` that the sender gave, or one that was made for it."""
         self.properties: Mapping[str, Any] = NOTHING
         self.ttl = 0.0
-        """Seconds that its sender gave it; 0: no end."""
+        """The time to live in seconds that its sender gave; 0: no end."""
         if head.extra_bytes:
             extra = batch.extra_of(packed, head)
             self.priority = extra.priorities[0] if extra.priorities else words.PRIORITY
@@ -99,11 +100,13 @@ class QueueMessage(Generic[T]):
         return f"<message {self.number} {self.body!r:.60}>"
 
     async def ack(self) -> None:
-        """The message is done: it never comes again. Returns when that is as safe as the queue is."""
+        """Acknowledge: the message is done and is never delivered again. Returns when that is as safe as the queue
+        is."""
         await self._settling().settle(self)
 
     async def nack(self, delay: float | None = None) -> None:
-        """Give it back, to be handed out again after ``delay`` seconds; by default after the queue's own back-off."""
+        """Give the message back, to be delivered again after ``delay`` seconds; by default after the queue's own
+        back-off."""
         if delay is None:
             await self._settling().settle(self, words.BACK)
         else:
@@ -114,11 +117,11 @@ class QueueMessage(Generic[T]):
         await self._settling().settle(self, words.REJECT, 0, reason[:1_024])
 
     async def release(self) -> None:
-        """Give it back unseen: at once, and not counted as a try."""
+        """Give the message back unseen: at once, and not counted as a try."""
         await self._settling().settle(self, words.RELEASE)
 
     async def extend(self, seconds: float) -> None:
-        """Hold it for so long from now on."""
+        """Extend the lease: hold the message for so many seconds from now on."""
         await self._settling(False).settle(self, words.EXTEND, _microseconds(seconds))
 
     def _settling(self, ends: bool = True) -> QueueConsumer:
@@ -141,13 +144,13 @@ class Browsed(QueueMessage[Any]):
         """``ready``, ``held``, ``delayed``, ``behind its key`` or ``dead``."""
         self.size = seen.size
         self.reason = seen.reason
-        """Why it is a dead letter."""
+        """The reason why it is a dead letter."""
         self.age_since = seen.at_us / 1e6
-        """When it came into the queue, in the time of the log."""
+        """When the message came into the queue, by the time of the log."""
 
 
 def unpacked(packed: bytes) -> Slice:
-    """A plain batch. In the place of a body that cannot be made here is the error."""
+    """The messages of a plain batch. In the place of a body that cannot be made here is the error."""
     head = batch.head_of(packed)
     kind, encoded = batch.kind_of(packed, head), batch.bodies_of(packed, head)
     if kind == BYTES:

@@ -1,4 +1,4 @@
-"""What callers give to queues, checked: messages, selectors, settings."""
+"""Arguments of queues, checked: messages, selectors, settings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def settings_of(
     transform: str | None = None,
     usual: Settings | None = None,
 ) -> Settings | None:
-    """Those that are given, and usual ones; None if none is given."""
+    """The given settings, with defaults for the others if ``usual``; None if no setting is given."""
     given: dict[str, Any] = {
         "count_max": messages_max,
         "bytes_max": bytes_max,

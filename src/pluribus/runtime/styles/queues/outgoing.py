@@ -1,4 +1,4 @@
-"""One message on its way to a queue, and what of it goes into a batch."""
+"""One message on its way to a queue, and its part in a batch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class OutgoingMessage(msgspec.Struct):
     properties: bytes = b""
     upload: tuple[int, int] = (0, 0)
     failure: str = ""
-    """Why it could not be transformed."""
+    """The reason why the body could not be transformed."""
     chain: str = ""
-    """By which its body was made for a queue that transforms what arrives."""
+    """The chain that made the body, for a queue that transforms arriving messages."""
 
     @property
     def plain(self) -> bool:
@@ -36,7 +36,7 @@ class OutgoingMessage(msgspec.Struct):
 
 
 def extra_of(messages: list[OutgoingMessage], chain: str = "") -> batch.BatchExtra | None:
-    """What a batch says besides bodies, which were made by ``chain``; None if that is nothing."""
+    """The fields of a batch besides its bodies, which ``chain`` made; None if there are none."""
     if not chain and all(one.plain for one in messages):
         return None
 

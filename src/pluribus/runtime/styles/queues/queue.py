@@ -1,4 +1,4 @@
-"""A queue as a program holds it: ``send`` and ``receive``, and what people want to know and do."""
+"""A queue as a program holds it: ``send`` and ``receive``, browsing, statistics, settings."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from ...bus import Bus
 
 CREDIT = 32
-"""Messages that an iterator or a call-back has in its hands, unless told otherwise."""
+"""Messages that an iterator or a call-back fetches ahead, by default."""
 CREDIT_BYTES = 4 << 20
 LEASE_S = 10.0
-"""How long a process may be silent before what it holds is handed out again."""
+"""Seconds for which a process may be silent before the messages that it holds are delivered to others."""
 LONG_BYTES = 1 << 20
 """Bodies that are longer are sent in pieces."""
 PIECE_BYTES = 512 << 10
 BODY_BYTES_MAX = 100 << 20
 PAGE = 256
-"""Messages that are looked at, or removed, in one step."""
+"""Messages that are browsed, or removed, in one step."""
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 Progress = Callable[[int], object]
@@ -88,7 +88,7 @@ class Queues(Style):
 
 
 class MessageQueue:
-    """Made by ``await bus.queue(name)``. Everything may be used by several tasks at once."""
+    """Made by ``await bus.queue(name)``. Several tasks may use every method at once."""
 
     def __init__(self, bus: Any, name: str, durable: bool, line: MachineLine[Outcome]) -> None:
         self.name = name
@@ -99,7 +99,7 @@ class MessageQueue:
         self._numbers: Callable[[], int] = bus.durable.new_number
         self._sender = Sender(line, self._numbers, bus.durable.wall)
         self._singles: dict[bytes, Singles] = {}
-        """By selector: the consumer of single receives."""
+        """By selector: the consumer that all single receives share."""
         self._consumers: dict[QueueConsumer, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last: tuple[int, Stats] | None = None
@@ -126,11 +126,11 @@ class MessageQueue:
         """Put a message into the queue; returns when it is on the disks of most voters, or, in a queue in memory, at
         most members of the group.
 
-        ``priority`` is 0 to 9, the highest first. The message goes after ``ttl`` seconds, and is not handed out before
-        ``delay`` seconds. Selectors see ``properties``. Messages of one ``key`` are handed out in order, one at a time.
-        A message with an ``id`` that was sent lately is not taken again. ``durable=False`` returns before the message
-        is on any disk: it may be lost in a crash. ``Uncertain`` after ``timeout`` seconds: it will be sent, if it can.
-        Raises ``Refused`` if the queue is full and refuses.
+        ``priority`` is 0 to 9, the highest first. The message expires after ``ttl`` seconds, and is not delivered
+        before ``delay`` seconds. Selectors see ``properties``. Messages of one ``key`` are delivered in order, one at a
+        time. A message with an ``id`` that was sent lately is dropped as a duplicate. ``durable=False`` returns before
+        the message is on any disk: it may be lost in a crash. ``Uncertain`` after ``timeout`` seconds: the message is
+        still sent, if that is possible. ``Refused`` if the queue is full and was made with ``full="refuse"``.
         """
         self._check_open()
         message = await self._outgoing(body, priority, ttl, delay, properties, key, id, correlation, reply_to)
@@ -177,7 +177,7 @@ class MessageQueue:
         correlation: str = "",
         reply_to: str = "",
     ) -> MessageId:
-        """Send without waiting; ``flush`` waits for all that was sent so, and raises what went wrong."""
+        """Send without waiting; ``flush`` waits for all such messages, and raises their failure."""
         self._check_open()
         if (
             type(body) is bytes
@@ -215,7 +215,8 @@ class MessageQueue:
         return message
 
     async def chain(self) -> str:
-        """By which the queue transforms what arrives; asked for once. ``Sender`` learns it by itself."""
+        """The chain by which the queue transforms arriving messages; the queue is asked once. ``Sender`` learns it by
+        itself."""
         if self._chain is None:
             self._chain = (await self._now()).settings.transform
         return self._chain
@@ -227,7 +228,7 @@ class MessageQueue:
         return _stats(await self._line.inspect(words.encode(words.Count()), timeout=None))
 
     async def stage(self, message: OutgoingMessage) -> None:
-        """A long body goes ahead of its message, in pieces, which the message then names."""
+        """Send a long body ahead of its message, in pieces; the message then names them."""
         encoded = message.body
         if len(encoded) <= LONG_BYTES:
             return
@@ -245,8 +246,8 @@ class MessageQueue:
     # Receiving.
 
     def receive(self, where: str | Filter | None = None, timeout: float | None = None) -> Receiving:
-        """One message: ``m = await q.receive()``, which is None if none came in ``timeout`` seconds, with 0 at once;
-        or ``async with q.receive() as m:``, which settles it, and gives it back if the block raises."""
+        """One message. ``m = await q.receive()`` is None if none came in ``timeout`` seconds; 0 does not wait. ``async
+        with q.receive() as m:`` settles the message at the end of the block, and gives it back if the block raises."""
         self._check_open()
         return Receiving(self, selector_of(where), timeout)
 
@@ -260,8 +261,8 @@ class MessageQueue:
     ) -> Messages:
         """An iterator over messages as they come: ``async with q.messages() as messages: async for m in messages``.
 
-        Asking for the next message settles the one before, unless it was settled. ``credit`` messages, or
-        ``credit_bytes`` bytes of them, are fetched ahead. ``exclusive``: nobody else may receive from the queue.
+        Asking for the next message settles the one before, unless that one is settled already. ``credit`` messages, or
+        ``credit_bytes`` bytes of them, are fetched ahead. ``exclusive``: no other consumer may receive from the queue.
         """
         self._check_open()
         return Messages(self, selector_of(where), checked_credit(credit), credit_bytes, exclusive)
@@ -286,19 +287,20 @@ class MessageQueue:
     def call(
         self, handler: Handler, where: str | Filter | None = None, *, credit: int = CREDIT, exclusive: bool = False
     ) -> asyncio.Task[None]:
-        """Call a function with every message, one after another, until the task that is returned is cancelled."""
+        """Call a function with every message, one after another, until the returned task is cancelled."""
         messages = self.messages(where, credit=credit, exclusive=exclusive)
         task = asyncio.ensure_future(call_with(messages, handler))
         self.ends_with_it(task)
         return task
 
     def ends_with_it(self, task: asyncio.Task[None]) -> None:
-        """The task is cancelled when the queue is closed."""
+        """Cancel the task when the queue is closed."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def arrived(self, where: str | Filter | None = None, timeout: float | None = None) -> bool:
-        """Returns True when a message is there for who asks now, which it does not take; False after ``timeout``."""
+        """True when a message is there that a receive would get now; the message stays in the queue. False after
+        ``timeout``."""
         message = await self.receive(where, timeout)
         if message is None:
             return False
@@ -306,7 +308,8 @@ class MessageQueue:
         return True
 
     async def ack(self, messages: Iterable[QueueMessage[Any]]) -> None:
-        """Settle several messages together, in one command; ``LeaseEnded`` for the first that is not held any more."""
+        """Settle several messages together, in one command. ``LeaseEnded`` names the first that is not held any
+        more."""
         await all_settled(one.ack() for one in messages)
 
     async def nack(self, messages: Iterable[QueueMessage[Any]], delay: float | None = None) -> None:
@@ -314,15 +317,16 @@ class MessageQueue:
         await all_settled(one.nack(delay) for one in messages)
 
     async def reject(self, messages: Iterable[QueueMessage[Any]], reason: str = "") -> None:
-        """Make dead letters of several messages."""
+        """Make several messages dead letters."""
         await all_settled(one.reject(reason) for one in messages)
 
     async def extend(self, messages: Iterable[QueueMessage[Any]], seconds: float) -> None:
-        """Hold several messages for so long from now on."""
+        """Extend the leases of several messages: hold them for so many seconds from now on."""
         await all_settled(one.extend(seconds) for one in messages)
 
     def _owner(self) -> int:
-        """Whose lease it is. In memory it is a member's: a client's consumers live as long as the client's member."""
+        """The identity that has the lease. In a queue in memory it is a member's: the consumers of a client live as
+        long as the client's member."""
         line = getattr(self._bus, "line", None)
         return int(self._bus.me) if self.durable or line is None else int(line.member)
 
@@ -347,7 +351,7 @@ class MessageQueue:
             found = self._singles[selector] = Singles(self, selector)
         return found
 
-    # Looking, and looking after.
+    # Looking, and administration.
 
     async def browse(
         self, where: str | Filter | None = None, *, dead: bool = False, limit: int | None = None
@@ -376,7 +380,7 @@ class MessageQueue:
         return msgspec.msgpack.decode(await self._line.inspect(asked, timeout=None), type=list[int])
 
     async def kept(self, numbers: Sequence[int]) -> list[QueueMessage[Any]]:
-        """Messages by their numbers, without taking them; those that are there."""
+        """The messages with these numbers that are still there, without taking them."""
         found: list[QueueMessage[Any]] = []
         for at in range(0, len(numbers), PAGE):
             question = words.Where(list(numbers[at : at + PAGE]))
@@ -401,7 +405,7 @@ class MessageQueue:
         return await tables.select(statement, {self.name: self}, rows_max, timeout, True)
 
     async def stats(self) -> QueueStats:
-        """How the queue is now; rates are those since this was asked before."""
+        """The state of the queue now; rates are averages since the last call."""
         now = await self._now()
         loop_us = int(asyncio.get_running_loop().time() * 1e6)
         rates = (0.0, 0.0)
@@ -412,14 +416,14 @@ class MessageQueue:
         return QueueStats(self.name, now, *rates)
 
     async def purge(self, *, dead: bool = False, progress: Progress | None = None) -> int:
-        """Remove every message that is there and that nobody holds, or all dead letters; how many there were."""
+        """Remove every message that no consumer holds, or all dead letters; returns how many there were."""
         end = (await self.stats()).state.sent  # at least as many as were ever numbered
         return await self._in_steps(lambda start: words.Purge(max(end, 1), dead, start), progress)
 
     async def redrive(self, limit: int | None = None, *, progress: Progress | None = None) -> int:
-        """Dead letters become messages again, untried, the oldest first; how many there were. Those that could not be
-        transformed when they arrived are transformed now, or stay. They are named, so a
-        command that is asked twice brings none twice; what dies meanwhile is for the next call."""
+        """Dead letters become messages again, with no tries counted, the oldest first; returns how many. A dead letter
+        that could not be transformed when it arrived is transformed now, or stays. The command names them, so repeating
+        it redrives none twice; messages that die meanwhile are for the next call."""
         total, start, named = 0, 0, 0
         self._chain = None
         chain = await self.chain()
@@ -443,8 +447,8 @@ class MessageQueue:
         return total
 
     async def _remake(self, message: QueueMessage[Any], chain: str) -> int:
-        """A dead letter that could not be transformed when it arrived, as the queue transforms now; 0 if it still
-        cannot."""
+        """Transform a dead letter that could not be transformed when it arrived, by the queue's present chain; 0 if it
+        still cannot be transformed."""
         kind, encoded = encode_body(message.body)
         texts = (message.key, message.id, message.correlation, message.reply_to)
         properties = encoded_properties(message.properties)
@@ -467,7 +471,7 @@ class MessageQueue:
                 return total
 
     async def pause(self) -> None:
-        """Hand nothing out until ``resume``; messages are taken all the same."""
+        """Deliver nothing until ``resume``; the queue still accepts messages."""
         await self._do(words.encode(words.Pause(True)))
 
     async def resume(self) -> None:
@@ -487,8 +491,8 @@ class MessageQueue:
         dead_expired: bool | None = None,
         transform: str | None = None,
     ) -> None:
-        """Change settings of the queue; those that are not given stay. ``transform=""``: what arrives stays as it
-        is."""
+        """Change settings of the queue; those that are not given stay. ``transform=""`` ends the transforming of
+        arriving messages."""
         now = (await self._now()).settings
         given = settings_of(
             messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, transform, now
@@ -518,8 +522,8 @@ class MessageQueue:
         await self._sender.drain(timeout)
 
     async def close(self) -> None:
-        """What was sent is confirmed first, or raises as ``flush`` does; what was received and not settled is given
-        back."""
+        """Close. Messages that were sent are confirmed first, or raise as ``flush`` does; messages that were received
+        and not settled are given back."""
         if self.closed:
             return
         try:
@@ -558,7 +562,7 @@ class MessageQueue:
 
 
 class QueueStats(msgspec.Struct, frozen=True):
-    """How a queue is. Rates are messages a second since the stats were asked for before; 0 the first time."""
+    """The state of a queue. Rates are messages a second since the last call of ``stats``; 0 the first time."""
 
     name: str
     state: Stats

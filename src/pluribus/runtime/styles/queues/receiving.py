@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from .queue import MessageQueue
 
 AHEAD_S = 0.02
-"""How long a message that was asked for ahead waits for the next receive."""
+"""Seconds for which a message that was asked for ahead waits for the next receive."""
 BYTES = 1 << 40
 """Single receives have no limit in bytes."""
 
 IDLE_S = 10.0
-"""A consumer of single receives is given up when nobody has received for so long: it is no consumer to others then."""
+"""Seconds without a receive after which a consumer of single receives is closed: the queue does not count it any
+more."""
 
 Handler = Callable[[QueueMessage[Any]], Awaitable[object] | object]
 
@@ -31,9 +32,9 @@ Handler = Callable[[QueueMessage[Any]], Awaitable[object] | object]
 class Singles:
     """Single receives with one selector share a consumer, which wants as many messages as there are receives.
 
-    Who receives one message after another would pay for three entries in the log each time: sent, wanted, acknowledged.
-    From the second receive on the acknowledgement asks for the next message, too. If nobody receives within
-    ``AHEAD_S``, that message is given back unseen.
+    A program that receives one message after another would cost three entries in the log for each: sent, wanted,
+    acknowledged. From the second receive on, the acknowledgement also asks for the next message. If there is no receive
+    within ``AHEAD_S``, that message is given back unseen.
     """
 
     def __init__(self, queue: MessageQueue, selector: bytes) -> None:
@@ -101,7 +102,7 @@ class Singles:
             self._leaving = None
 
     async def leave(self) -> None:
-        """Give the consumer up, unless somebody receives or has something of it."""
+        """Close the consumer, unless a receive waits or a message of it is not settled."""
         async with self._opening:
             consumer = self._consumer
             if consumer is None or self._waiting or consumer.hands or consumer.closed:
@@ -113,7 +114,7 @@ class Singles:
                 del self._queue._singles[self._selector]
 
     async def _cancelled(self, consumer: QueueConsumer) -> QueueMessage[Any] | None:
-        """Take the demand back; if a message was given just before, that is it."""
+        """Take the demand back. A message that was assigned just before is returned."""
         self._streak = 0
         await consumer.told()  # that one is wanted, before it is taken back: else nothing would ever be there at once
         if consumer.arrived:
@@ -130,7 +131,7 @@ class Singles:
         if consumer is None:
             return
         missing = self._waiting - len(consumer.arrived)
-        if missing > self._asked:  # what came could not be read, and is a dead letter
+        if missing > self._asked:  # the message could not be read, and is a dead letter
             self._want(consumer, missing)
         self._give_back(consumer)
 
@@ -145,7 +146,7 @@ class Singles:
         return 1
 
     def _rest(self) -> None:
-        """Nobody received for a while."""
+        """No receive came for a while."""
         self._idle = None
         self._streak = 0
         consumer = self._consumer
@@ -156,14 +157,14 @@ class Singles:
         self._give_back(consumer)
 
     def _give_back(self, consumer: QueueConsumer) -> None:
-        """Messages that came when nobody waited any more."""
+        """Give back messages that came when no receive waited any more."""
         kept = self._waiting + (self._idle is not None)
         while len(consumer.arrived) > kept and not consumer.closed:
             consumer.settle_later(consumer.arrived.pop(), words.RELEASE)
 
 
 class Receiving:
-    """One receive, to be awaited or entered."""
+    """One receive, to be awaited or used with ``async with``."""
 
     def __init__(self, queue: MessageQueue, selector: bytes, timeout: float | None) -> None:
         self._queue = queue
@@ -206,7 +207,7 @@ class Messages:
 
     @property
     def late(self) -> int:
-        """Messages that were settled too late: their lease had ended, and they are handed out again."""
+        """Messages that were settled too late: their lease had ended, and they are delivered again."""
         return 0 if self._consumer is None else self._consumer.late
 
     async def __aenter__(self) -> Messages:
@@ -254,7 +255,7 @@ class Messages:
 
 
 async def all_settled(settling: Iterable[Awaitable[None]]) -> None:
-    """Raises what the first of those that failed did."""
+    """Raises the first failure among these settlements."""
     for found in await asyncio.gather(*settling, return_exceptions=True):
         if isinstance(found, BaseException):
             raise found

@@ -1,10 +1,10 @@
-"""The sending side of a queue: messages gather into batches, and what got lost on the way is sent again.
+"""The sending side of a queue: messages gather into batches, and lost batches are sent again.
 
-A sender is a session: its messages are numbered, and the queue takes them in that order and each once. Several batches
+A sender is a session: its messages are numbered, and the queue accepts them in that order, each once. Several batches
 are under way at a time. When an answer says that a batch before is missing, or that the queue is full, the sender waits
-until nothing is under way any more, and sends everything that is not confirmed again, in order. A batch that is refused
-is reported to whoever sent it, and those behind it, of which the queue has taken none, are sent in a new session: a
-copy of the old one that comes late must not be taken for another message.
+until nothing is under way any more, and sends everything that is not confirmed again, in order. A refused batch is
+reported to its senders. The queue has accepted none of the batches behind it; they are sent in a new session, because a
+late copy of the refused batch must not be taken for another message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BATCH_MESSAGES = 4_096
 ORDER_BYTES = 1 << 20
 UNDER_WAY_MAX = 4
 WAITING_BYTES_MAX = 64 << 20
-"""What ``send_soon`` takes before it says that it is too much."""
+"""Bytes that ``send_soon`` accepts before it raises ``Overflow``."""
 PAUSE_S = 0.01
 PAUSE_S_MAX = 0.5
 
@@ -38,7 +38,7 @@ _encode = msgspec.msgpack.encode
 
 
 class _Batch:
-    """Messages that travel together. ``chain`` is the one by which their bodies were made of those of ``originals``."""
+    """Messages that travel together. ``chain`` made their bodies from those of ``originals``."""
 
     __slots__ = ("chain", "count", "done", "first", "messages", "originals", "packed", "plain", "size", "soon")
 
@@ -53,7 +53,7 @@ class _Batch:
         self.packed = b""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.soon = False
-        """Whether some of it was sent by somebody who does not wait: a failure is for ``flush``."""
+        """True if a part of it was sent with ``send_soon``: ``flush`` reports its failure."""
 
     def add(self, message: OutgoingMessage) -> None:
         self.messages.append(message)
@@ -73,7 +73,7 @@ class _Batch:
 
 
 class Sender:
-    """``new_number`` draws a number that nobody else has; ``wall`` is the clock of this process."""
+    """``new_number`` draws a number that no other session has; ``wall`` is the clock of this process."""
 
     def __init__(self, line: MachineLine[Outcome], new_number: Callable[[], int], wall: Callable[[], float]) -> None:
         self._line = line
@@ -94,12 +94,13 @@ class Sender:
         self._numbers = 0
         self._closed = False
         self.chain = ""
-        """By which the queue transforms what arrives, as far as is known here."""
+        """The chain by which the queue transforms arriving messages, as far as it is known here."""
 
     # What callers do.
 
     def put(self, message: OutgoingMessage, soon: bool = False) -> tuple[asyncio.Future[None], MessageId]:
-        """Send a message; the future is done when its batch is confirmed. ``soon``: nobody looks at it."""
+        """Send a message; the future is done when its batch is confirmed. With ``soon`` no caller looks at the
+        future."""
         if self._closed:
             raise Closed("the queue is closed: open it again")
         last = self._gathered(message)
@@ -134,7 +135,8 @@ class Sender:
         return sum(one.count for one in (*self._gathering, *self._sent))
 
     async def flush(self) -> None:
-        """Returns when everything that was sent is confirmed; raises the first failure that nobody was told of."""
+        """Returns when everything that was sent is confirmed; raises the first failure that was not raised to a
+        caller."""
         while self._gathering or self._sent:
             last = self._gathering[-1] if self._gathering else self._sent[-1]
             await asyncio.wait([last.done])
@@ -163,7 +165,7 @@ class Sender:
         self._gathering.clear()
         self._sent.clear()
 
-    # What is under way.
+    # Batches under way.
 
     def _pump(self) -> None:
         self._pumping = None
@@ -206,7 +208,7 @@ class Sender:
             self._pump()
 
     def _again(self) -> None:
-        """Nothing is under way: what is not confirmed is sent once more, in order."""
+        """Nothing is under way: send everything that is not confirmed once more, in order."""
         self._pumping = None
         self._rewind = False
         if self._sent:
@@ -225,7 +227,7 @@ class Sender:
     async def _order(self, taken: list[_Batch]) -> None:
         try:
             outcomes = await self._line.order([one.packed for one in taken], None)
-        except Refused as error:  # an access list does not allow it: that will not be otherwise in a moment
+        except Refused as error:  # an access list does not allow it: repeating the command would not help
             for one in taken:
                 if not one.done.done() and one.chain == self.chain:
                     self._sent.remove(one)
@@ -235,7 +237,7 @@ class Sender:
         refused = False
         for one, outcome in zip(taken, outcomes, strict=True):
             if one.done.done() or one.chain != self.chain:
-                continue  # another answer said what became of it
+                continue  # another answer has already said what became of it
             if outcome.status in (DONE, AGAIN):
                 self._sent.remove(one)
                 self._end(one, None)
@@ -253,7 +255,8 @@ class Sender:
             self._begin_anew()
 
     def _send_as(self, refused: _Batch, chain: str) -> None:
-        """The queue transforms by another chain than this batch was made by: it, and all behind it, are made anew."""
+        """The queue transforms by another chain than the one that made this batch: make this batch, and all behind it,
+        anew."""
         self._were_taken(refused)
         self.chain = chain
         before = [*self._sent, *self._gathering]
@@ -265,13 +268,13 @@ class Sender:
         self._begin_anew()
 
     def _were_taken(self, refused: _Batch) -> None:
-        """Batches in front of one that is refused were taken, though their answers may be lost: the queue looks at a
-        batch when it has taken those that come before."""
+        """The batches in front of a refused one were accepted, though their answers may be lost: the queue looks at a
+        batch only after accepting those before it."""
         while self._sent and self._sent[0] is not refused:
             self._end(self._sent.popleft(), None)
 
     def _divide(self, before: _Batch) -> None:
-        """The messages of a batch, in others; it is done when these are."""
+        """Divide the messages of a batch among other batches; the batch is done when these are."""
         batches: dict[_Batch, None] = {}
         failure: PluribusError | None = None
         for original in before.originals:
@@ -300,7 +303,7 @@ class Sender:
         ended()
 
     def _begin_anew(self) -> None:
-        """The queue has taken nothing behind a batch that it refused."""
+        """Begin a new session: the queue has accepted nothing behind a batch that it refused."""
         self._rewind = True
         self._session, self._next = self._new_number(), 1
         for one in self._sent:
@@ -325,7 +328,7 @@ def _looked_at(future: asyncio.Future[None]) -> None:
 
 
 def checked(message: OutgoingMessage) -> OutgoingMessage:
-    """``BadInput`` for what a queue does not take."""
+    """Raises ``BadInput`` for a message that the queue does not accept."""
     if not 0 <= message.priority < words.PRIORITIES:
         raise BadInput(f"priority={message.priority}: priorities are 0 to {words.PRIORITIES - 1}, the highest is first")
     for what in ("key", "id", "correlation", "reply_to"):

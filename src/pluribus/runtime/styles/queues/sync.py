@@ -33,7 +33,7 @@ class SyncMessage(Face):
             self._thread.call(self._real.ack if error is None else self._real.nack)
 
     def __getattr__(self, name: str) -> Any:
-        """What a message has never changes, so that it is read without crossing to the loop."""
+        """The fields of a message never change, so they are read without crossing to the loop."""
         return getattr(self._real, name) if name in PARTS else super().__getattr__(name)
 
     @property
@@ -115,7 +115,7 @@ class SyncMessageQueue(Face):
         credit: int = CREDIT,
         exclusive: bool = False,
     ) -> Callable[[], None]:
-        """Call a function with every message, one after another, in a thread, until what is returned is called."""
+        """Call a function with every message, one after another, in a thread, until the returned function is called."""
 
         async def handled(message: QueueMessage[Any]) -> None:
             await asyncio.to_thread(handler, SyncMessage(message, self._thread))
@@ -128,7 +128,7 @@ class SyncMessageQueue(Face):
         return stop
 
     def ack(self, messages: Iterable[SyncMessage]) -> None:
-        """Settle several messages together; ``LeaseEnded`` for the first that is not held any more."""
+        """Settle several messages together. ``LeaseEnded`` names the first that is not held any more."""
         self._thread.call(self._real.ack, [one._real for one in messages])
 
     def nack(self, messages: Iterable[SyncMessage], delay: float | None = None) -> None:

@@ -1,5 +1,5 @@
-"""The software buses that one member takes part in: stations, routers, occupants, and the directory of what is
-advertised."""
+"""The software buses in which one member takes part: stations, routers, occupants, and the directory of
+advertisements."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ log = logging.getLogger(__name__)
 OTHER_PLAN = "bus %r goes on with the map in %s, which has another plan than the file: begin another store to change it"
 ENQUIRE_S = 0.5
 NOBODY: Proofs = (("nobody", b""),)
-"""Of one who has no passphrase."""
+"""The role of a program without a passphrase."""
 SILENT_S = 4.0
-"""A bus that was not advertised for so long is forgotten."""
+"""Seconds after which a bus that was not advertised again is forgotten."""
 
 
 class Slots(Style):
-    """The software buses that one member takes part in."""
+    """The software buses in which one member takes part."""
 
     on_clients = "pluribus.runtime.styles.slots.buses:Slots"
 
@@ -73,7 +73,7 @@ class Slots(Style):
         self._machines: dict[str, MapMachine] = {}
         self._directory: BusDirectory | None = None
         self.observe: Callable[[Occupant, str, Any], None] | None = None
-        """Is shown what occupants tell their applications; for the simulator."""
+        """Called with everything that occupants tell their applications; for the simulator."""
 
     async def handle(self, request: Any, asker: Asker) -> Any:
         if isinstance(request, Deputise):
@@ -210,7 +210,7 @@ class Slots(Style):
         return found
 
     def _replica_left(self, host: ReplicaHost) -> None:
-        """Opened again, its map is what the others or the keepers have, and not what it was."""
+        """When the bus is opened again, its map comes from the others or the keepers, and not from this copy."""
         self._machines = {name: machine for name, machine in self._machines.items() if machine is not host.machine}
 
     async def _enroll_in_map(
@@ -353,11 +353,12 @@ class Slots(Style):
         station.flush()
 
     def claims(self, challenge: Challenge) -> Claims:
-        """A client claims every role that an access list may give; its door takes out those that it does not have."""
+        """A client claims every role that an access list may give; its member's door removes the roles that it does not
+        have."""
         return challenge.listed if self.client else None
 
     async def proofs(self, challenge: Challenge, key: str) -> Proofs:
-        """Proofs for every role; those of other passphrases prove nothing."""
+        """Proofs for every role; only those of the passphrase's own roles prove anything."""
 
         def computed() -> Proofs:
             return tuple(
@@ -374,7 +375,7 @@ class Slots(Style):
         if host is not None and slot in host.slots:
             host.slots.remove(slot)
 
-    # The bus's own life
+    # The life of the bus itself
 
     async def drain(self, timeout: float) -> None:
         for slot in list(self.enrolled):
@@ -419,13 +420,13 @@ class Slots(Style):
 
 
 class BusDirectory:
-    """The buses that are advertised, as one member hears of them."""
+    """The advertised buses, as one member knows them."""
 
     def __init__(self, station: Station) -> None:
         self.station = station
         self.out: list[tuple[int, Word]] = []
         self.buses: dict[str, tuple[Advertise, int, float]] = {}
-        """By name: the advertisement, who sent it, and when."""
+        """By name: the advertisement, its sender, and when it came."""
         self._changes: list[asyncio.Future[None]] = []
         station.add(self)
 
@@ -493,6 +494,6 @@ class BusDirectory:
 
 
 async def _ignored(call: Awaitable[Any]) -> None:
-    """Whoever leaves does not wait for a primary: the eldest gives its ticket up when it is gone."""
+    """A member that leaves does not wait for a primary: the eldest member gives its ticket up when it is gone."""
     with suppress(PluribusError):
         await call

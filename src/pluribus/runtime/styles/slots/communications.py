@@ -1,7 +1,7 @@
-"""The communications manager: it hears which software buses there are, shows their slots, and starts tools.
+"""The communications manager: it lists software buses, shows their slots, and starts tools.
 
-Nothing is registered anywhere: routers advertise, and a bus that is cancelled or silent is forgotten.
-Source: the report, section 3.
+There is no registry: routers advertise their buses, and a bus that is cancelled or silent is forgotten. Source: the
+report, section 3.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from .buses import BusDirectory, Slots
 
 LISTEN_S = 0.3
-"""How long those who answer an enquiry are waited for."""
+"""Seconds for which answers to an enquiry are waited for."""
 ASK_S = 0.25
 SHOW_S = 5.0
 
 
 class BusShown(msgspec.Struct, frozen=True):
-    """A bus as it is now."""
+    """The present state of a bus."""
 
     name: str
     by: str
     plan: Plan
-    """With the connections of this moment."""
+    """The plan, with the present connections."""
     seats: tuple[Seat, ...]
     waiting: tuple[str, ...]
     """Required slots that lack occupants."""
     version: tuple[int, int]
     router: str = ""
-    """Who occupies the router's slot, which every bus with a router has and no file names."""
+    """The occupant of the router's slot, which every bus with a router has and which no file names."""
 
     def occupants(self, slot: str) -> list[Seat]:
         return [seat for seat in self.seats if seat.slot == slot]
@@ -60,7 +60,7 @@ class CommunicationsManager:
         """Tools that were started here."""
 
     async def buses(self, *, listen_s: float = LISTEN_S) -> list[Advertise]:
-        """The buses that are advertised, by name. The first time, those who answer are waited for."""
+        """The advertised buses, by name. The first call waits for the answers to an enquiry."""
         self._directory.enquire()
         loop = asyncio.get_running_loop()
         until = loop.time() + listen_s
@@ -69,7 +69,7 @@ class CommunicationsManager:
         return list(self._directory.here().values())
 
     async def changes(self) -> AsyncIterator[list[Advertise]]:
-        """The buses that are there, now and whenever one advertises, is cancelled, or has been silent."""
+        """The buses, now and whenever a bus is advertised, cancelled, or silent for too long."""
         self._directory.enquire()
         while not self._directory.station.closed:
             yield list(self._directory.here().values())
@@ -77,13 +77,13 @@ class CommunicationsManager:
 
     async def show(self, name: str, *, key: str | None = None, timeout: float = SHOW_S) -> BusShown:
         """Slots, connections and occupants of a bus. ``key`` is the passphrase of a role that may see them. Raises
-        ``Refused`` if it may not, ``NoMembers`` when nobody answers."""
+        ``Refused`` if the role may not, ``NoMembers`` if no router answers."""
         answer = await self._ask(name, key, timeout, hand_over=False)
         return BusShown(name, answer.by, answer.plan, answer.seats, answer.waiting, answer.version, answer.router)
 
     async def take_over(self, name: str, *, key: str | None = None, timeout: float = SHOW_S) -> bytes:
-        """Have the router of a bus stop, and return its map, with which ``bus.slots(...)`` goes on here. For those who
-        may reconfigure."""
+        """Have the router of a bus stop, and return its map; ``bus.slots(...)`` goes on with this map here. Only roles
+        that may reconfigure are allowed to."""
         answer = await self._ask(name, key, timeout, hand_over=True)
         if not answer.state:
             raise BadInput(f"bus {name!r} has no router that could move: all its members have the map")
@@ -143,7 +143,7 @@ async def started(slot: Slot, url: str, name: str) -> asyncio.subprocess.Process
 
 
 class _Question:
-    """A machine that asks for a map until it is answered."""
+    """A machine that asks for a map until it gets an answer."""
 
     def __init__(self, word: ReqMap, now: float) -> None:
         self.word = word

@@ -1,8 +1,8 @@
 """A deputy: where there is no router, a member does a router's work for the guest of one of its clients.
 
-A client has no copy of the map; its member has. The deputy hears what the guest says to a router, gives commands to the
-replica in its name, counts its messages and answers its questions about routes. It goes with the client, as the guest
-does. The other occupants see an occupant as any other.
+A client has no copy of the map; its member has one. The deputy receives the words of the guest to a router, gives
+commands to the replica in the guest's name, counts its messages and answers its questions about routes. It ends with
+the client, as the guest does. To the other occupants the guest is an occupant like any other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CALL_S = 10.0
 
 
 class Deputy:
-    """A machine of the station. Requests that come again while they are under way are not heard."""
+    """A machine of the station. A request that comes again while it is under way is ignored."""
 
     due_at = None
 
@@ -48,7 +48,7 @@ class Deputy:
         self._host = host
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._epoch = 0
-        """The latest that the guest was told of: it hears of no earlier one."""
+        """The latest change that the guest was told of: it is told of no earlier one."""
 
     def tick(self, now: float) -> None:
         pass
@@ -86,7 +86,7 @@ class Deputy:
         self.out.append((self.guest, word))
 
     def _begin(self, number: int, what: Callable[[], Awaitable[None]]) -> None:
-        """Do what the replica has to agree to; a refusal goes to the guest, who asks again otherwise."""
+        """Do a command to which the replica must agree; a refusal is sent to the guest, which otherwise asks again."""
 
         async def done() -> None:
             try:
@@ -102,7 +102,7 @@ class Deputy:
         if number not in self._under_way:
             self._under_way[number] = asyncio.ensure_future(done())
 
-    # What the guest says
+    # Words of the guest
 
     def _enroll(self, word: Enroll) -> None:
         host, plan = self._host, self._host.map.plan
@@ -158,4 +158,4 @@ ACTIONS: dict[type, Callable[[Deputy, Any], None]] = {
     AddRoute: Deputy._change_route,
     DelRoute: Deputy._change_route,
 }
-"""What a deputy does with a word of its guest; the rest goes on without it."""
+"""The words of its guest with which a deputy deals; all others go on to the group without it."""

@@ -1,4 +1,4 @@
-"""What a bus offers of software buses: ``bus.slots`` starts one, ``bus.enroll`` occupies a slot."""
+"""The methods for software buses on a bus: ``bus.slots`` starts one, ``bus.enroll`` occupies a slot."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class SlotsFace:
         ``by="router"`` makes this member its router; ``by="replica"`` needs none: every occupant has the map, and it
         lives as long as one of them does; ``by="central"`` queues and delivers every message here, for comparison.
         ``store`` is a file that keeps a router's map: started with it again, tickets and routes are as they were.
-        ``answers="all"`` tells everybody the answer to each question about routes.
-        ``invoke=False``: programs of invoked slots are not started here. Raises ``BadPlan`` for a file that is wrong.
+        ``answers="all"`` sends the answer to each question about routes to every member. ``invoke=False``: programs of
+        invoked slots are not started here. Raises ``BadPlan`` if the file has an error.
         """
         return await _slots(self).host(plan, by, store, answers, invoke)
 
@@ -55,10 +55,10 @@ class SlotsFace:
     ) -> EnrolledSlot:
         """Occupy a slot of the software bus ``on``; without a name, of the only one that is advertised.
 
-        ``key`` is the passphrase of a role. ``carry`` is what ``move()`` returned: queue and memory go on here.
-        ``capacity`` bounds the messages that are queued. ``trusts=True`` accepts what a sender addressed to this slot
-        without asking the router (source routing). Raises ``Refused`` with the router's reason, ``NoMembers`` when
-        nobody answers within ``timeout`` seconds.
+        ``key`` is the passphrase of a role. ``carry`` is the result of ``move()``: its queue and memory go on here.
+        ``capacity`` bounds the messages that are queued. ``trusts=True`` accepts messages that a sender addressed to
+        this slot, without asking the router (source routing). Raises ``Refused`` with the router's reason,
+        ``NoMembers`` if no router answers within ``timeout`` seconds.
         """
         return await _slots(self).enroll(slot, on, name, key, carry, capacity, trusts, timeout)
 

@@ -1,7 +1,7 @@
-"""What holds the map of a software bus on this member: ``RouterHost`` is the report's router, which may move, or the
-centralised bus; ``ReplicaHost`` is the copy that every occupant has where there is no router.
+"""The holders of the map of a software bus on this member: ``RouterHost`` is the report's router, which may move, or
+the centralised bus; ``ReplicaHost`` is the copy that every occupant has where there is no router.
 
-The map is kept under ``slots/NAME`` in a store: a file, or the store that is handed over.
+The map is kept under ``slots/NAME`` in a store: a file, or a store that the caller gives.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ AGAIN_S = 0.05
 TEND_S = 5.0
 
 Given = str | os.PathLike[str] | Plan | Source | bytes
-"""An interconnection file, what it says, or the map that a router left behind when it moved."""
+"""An interconnection file, its text, or the map of a router that moved."""
 
 
 def plan_from(given: Given) -> Plan | BusMap:
@@ -71,11 +71,11 @@ def key_of(name: str) -> str:
 
 
 class SlotsHost:
-    """A software bus as the member holds it that started it; ``bus.slots`` makes it."""
+    """A software bus, for the member that started it; ``bus.slots`` makes it."""
 
     closed = False
     programs: Programs | None = None
-    """Those of invoked slots, if they are started here."""
+    """The programs of invoked slots, if they are started here."""
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class SlotsHost:
 
     @property
     def map(self) -> BusMap:
-        """The map of this moment; not to be changed."""
+        """The present map; do not change it."""
         raise NotImplementedError
 
     @property
@@ -96,11 +96,11 @@ class SlotsHost:
         raise NotImplementedError
 
     async def move(self) -> bytes:
-        """Stop here, and return what ``bus.slots(...)`` goes on with elsewhere. Messages flow meanwhile."""
+        """Stop here, and return the map with which ``bus.slots(...)`` goes on elsewhere. Messages flow meanwhile."""
         raise NotImplementedError
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Stop; with ``cancel=True`` those who list buses forget this one at once."""
+        """Stop. With ``cancel=True`` the bus is removed at once from the lists of other members."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -114,7 +114,7 @@ class SlotsHost:
 
 
 class RouterHost(SlotsHost):
-    """A router on this member. ``move`` stops it and returns the map, with which another member goes on."""
+    """A router on this member. ``move`` stops it and returns the map; another member can go on with it."""
 
     def __init__(self, bus: Bus, station: Station, directory: Station, left: Callable[[RouterHost], None]) -> None:
         self._bus = bus
@@ -240,19 +240,19 @@ class ReplicaHost(SlotsHost):
         self.machine.on_replaced = self._replaced
         self.slots: list[EnrolledSlot] = []
         self.held = False
-        """Whether an application started the bus here; else it is there for those who are enrolled."""
+        """True if an application started the bus here; else the copy is there only for occupants of this member."""
         self.out: list[tuple[int, Word]] = []
         self._advertise_at = station.now()
         self.closed = False
         self.enrolling: set[int] = set()
-        """Nonces of enrolments of this member that are not answered."""
+        """Nonces of this member's enrolments that are not answered."""
         self.deputies: dict[int, Deputy] = {}
-        """By the guest of a client of this member."""
+        """Deputies, by the guest of a client of this member."""
         self._shelf: Shelf | None = None
         self._life = replica.generation
         self._due = asyncio.Event()
         self._tasks.append(asyncio.ensure_future(self._tend()))
-        directory.add(self)  # last: it may be asked at once
+        directory.add(self)  # last: a question may come at once
 
     @property
     def map(self) -> BusMap:
@@ -270,7 +270,8 @@ class ReplicaHost(SlotsHost):
 
     async def call(self, command: Command, timeout: float | None = None) -> Outcome:
         """Apply a command everywhere, and have it on the keepers' disks, if there are any; ``Refused`` if the map does
-        not allow it. Commands may come twice, so one whose end is not known is given again."""
+        not allow it. A command may be applied twice without harm, so a command whose outcome is not known is
+        repeated."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         while True:
@@ -284,11 +285,11 @@ class ReplicaHost(SlotsHost):
             except TimeoutError:
                 what = f"the map of {self.name!r} has changed, and its keepers did not answer in time"
                 raise Uncertain(what) from None
-            if self.map.epoch == epoch:  # else it goes on from what the keepers had, without this command
+            if self.map.epoch == epoch:  # else it goes on from the keepers' map, without this command
                 return outcome
 
     async def begin(self, plan: Plan, epoch: int) -> None:
-        """From what the keepers have, or else from the plan; if the bus is there already, nothing changes."""
+        """Begin from the keepers' map, or else from the plan; if the bus is there already, nothing changes."""
         shelf = await self._shelf_open()
         kept = b"" if shelf is None or self.machine.map is not None else await shelf.look()
         await self.call(Resume(0, epoch, kept) if kept else Begin(plan, epoch))
@@ -299,7 +300,7 @@ class ReplicaHost(SlotsHost):
         return self._shelf
 
     async def _keep(self) -> None:
-        """Put the map where the keepers have it. If they have more, it goes on from that."""
+        """Put the map where the keepers have it. If their map is later, go on from that one."""
         shelf = await self._shelf_open()
         while shelf is not None and (here := self.machine.map) is not None:
             kept = await shelf.put(here)
@@ -365,7 +366,7 @@ class ReplicaHost(SlotsHost):
         self._station.flush()
 
     def _ghosts(self) -> list[int]:
-        """Tickets that nobody holds: of this member, whose enrolment was given up before it was agreed; and, if this is
+        """Tickets without a holder: of this member, if an enrolment was given up before it was agreed; and, if this is
         the eldest member, of members that are gone."""
         view, me = self._station.group.view, self._station.me
         if self.machine.map is None or me not in view:
@@ -380,7 +381,8 @@ class ReplicaHost(SlotsHost):
         ]
 
     async def _tend(self) -> None:
-        """Give up tickets that nobody holds; and have on the keepers what is not there after another life began."""
+        """Give up tickets without a holder; and put on the keepers the part of the map that is missing there after a
+        restart."""
         while True:
             await self._due.wait()
             self._due.clear()
@@ -431,14 +433,14 @@ class ReplicaHost(SlotsHost):
             self.machine.map.validate()
 
     async def move(self) -> bytes:
-        """Nothing has to move: the others have the map. This is a copy of it."""
+        """Nothing has to move: the other members have the map. Returns a copy of it."""
         state = self.map.snapshot()
         await self.close()
         return state
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Leave the map to the others; the bus goes on as long as one of them is there. Occupants of this member keep
-        its copy until they leave."""
+        """Leave the map to the others; the bus goes on as long as one of them is there. If this member has occupants,
+        it keeps its copy until they leave."""
         self.held = False
         if self.programs is not None:
             await self.programs.close()
@@ -480,7 +482,7 @@ class ReplicaHost(SlotsHost):
 
 
 class _Adverts:
-    """The part of a router that is in the group of all buses: it advertises, and answers whoever enquires."""
+    """The part of a router that is in the group of all buses: it advertises its bus, and answers enquiries."""
 
     def __init__(self, host: RouterHost) -> None:
         self._host = host
@@ -498,7 +500,7 @@ class _Adverts:
         return self._host.router.due_at
 
     def take(self, sender: int, word: Word, now: float) -> None:
-        """What is asked in this group is answered in it."""
+        """A question that comes in this group is answered in it."""
         router = self._host.router
         kept, router.out = router.out, []
         router.take(sender, word, now)
@@ -514,7 +516,7 @@ class _Adverts:
 
 
 def load(store: Store, name: str) -> BusMap | None:
-    """The map that a store holds; None if there is none. ``Damaged`` if it is not what was written."""
+    """The map in a store; None if there is none. ``Damaged`` if it differs from the map that was written."""
     found = store.get(key_of(name))
     if found is None:
         return None

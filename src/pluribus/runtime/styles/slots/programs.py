@@ -1,8 +1,8 @@
 """Programs of invoked slots: a message starts one and is handed over on its standard input.
 
-Whoever holds the map occupies each invoked slot on its behalf. The program's exit code 0 acknowledges the message; any
-other, or a program that does not start, withholds it, so that it comes again until its time is over. On a port that
-answers, what the program prints is the answer. One message of a slot is worked on at a time.
+The member that holds the map occupies each invoked slot for its program. The program's exit code 0 acknowledges the
+message; any other code, or a program that does not start, withholds the message, so that it is redelivered until its
+time is over. On a port that answers, the program's output is the answer. One message of a slot is handled at a time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PROGRAM_S_MAX = 60.0
-"""A program that is not done by then is killed, and its message withheld."""
+"""Seconds after which a running program is killed, and its message withheld."""
 AFTER_FAILURE_S = 0.5
 LOOK_S = 2.0
-"""How often a member looks whether an invoked slot is free that another one occupies."""
+"""Seconds between two looks whether an invoked slot that another member occupies is free."""
 ERROR_CHARS_MAX = 400
 
 
@@ -48,7 +48,7 @@ class Programs:
                 self._tasks.append(asyncio.create_task(self._occupy(slot)))
 
     async def _occupy(self, slot: Slot) -> None:
-        """For as long as the bus runs; expelled, it enrols again."""
+        """Occupy a slot for as long as the bus runs; if expelled, enrol again."""
         carry, said = None, ""
         while True:
             try:
@@ -112,7 +112,7 @@ class Programs:
 
 
 async def run_program(slot: Slot, port: Port, body: Any) -> bytes:
-    """Start the slot's program for one message; what it printed. ``Unavailable`` says why it failed."""
+    """Start the slot's program for one message; returns its output. ``Unavailable`` says why it failed."""
     words = shlex.split(slot.program)
     environment = {**os.environ, "PLURIBUS_SLOT": slot.name, "PLURIBUS_PORT": port.name}
     pipe = asyncio.subprocess.PIPE
@@ -139,14 +139,14 @@ async def run_program(slot: Slot, port: Port, body: Any) -> bytes:
 
 
 def encoded(body: Any) -> bytes:
-    """A body as a program reads it: bytes and text as they are, data as JSON."""
+    """A body as a program reads it: bytes and text unchanged, data as JSON."""
     if isinstance(body, bytes):
         return body
     return body.encode() if isinstance(body, str) else json.dumps(body, default=str).encode()
 
 
 def decoded(type: str, printed: bytes) -> Any:
-    """An answer as a program prints it: of the port's type; JSON, if it is some, else text."""
+    """The answer in a program's output: of the port's type; else the JSON in it, or its text."""
     if type == "bytes":
         return printed
     text = printed.decode(errors="replace").rstrip("\n")

@@ -22,7 +22,7 @@ def has_keepers(bus: Bus) -> bool:
 
 
 class Shelf:
-    """Of one bus, for one member. What several wait for is put there once."""
+    """The shelf of one bus, for one member. A map that several tasks put at a time is put once."""
 
     def __init__(self, line: MachineLine[KeptMap]) -> None:
         self._line = line
@@ -34,7 +34,7 @@ class Shelf:
         return cls(await bus._style(Machines).open(f"{PREFIX}{name}", MapShelf, KeptMap))
 
     async def put(self, map: BusMap) -> KeptMap:
-        """What the keepers have then: this map or a later state of it, or another map that they had before."""
+        """Put a map. Returns the keepers' map: this one, a later state of it, or another map that they had before."""
         async with self._putting:
             if self._kept.born != map.born or self._kept.age < map.age:
                 self._kept = await self._line.call(encode(PutMap(map.born, map.age, map.snapshot())))

@@ -43,7 +43,7 @@ LEAVE_S = 10.0
 
 
 class SlotMessage:
-    """A message on a port. It is acknowledged when the next one is asked for, or before with ``acknowledge``."""
+    """A message on a port. Asking for the next message acknowledges it; ``acknowledge`` does it earlier."""
 
     __slots__ = ("_arrived", "_slot", "body")
 
@@ -57,7 +57,8 @@ class SlotMessage:
 
     @property
     def id(self) -> tuple[int, int]:
-        """Of the message: where it comes from, wherever that has moved, and its number there."""
+        """The identity of the message: the occupancy that sent it, wherever that has moved, and the message's number
+        there."""
         return self._arrived.id
 
     @property
@@ -71,7 +72,7 @@ class SlotMessage:
 
     @property
     def asks(self) -> bool:
-        """Whether its sender awaits an answer: ``reply``."""
+        """True if its sender awaits an answer: ``reply``."""
         return self._arrived.asks
 
     def acknowledge(self) -> None:
@@ -80,17 +81,17 @@ class SlotMessage:
         self._slot._acknowledge(self._arrived, None, failure)
 
     def withhold(self) -> None:
-        """Do not acknowledge it: it stays queued at its sender and comes again."""
+        """Do not acknowledge it: the message stays queued at its sender and is delivered again."""
         self._slot._withhold(self._arrived)
 
     def reply(self, body: Any) -> None:
-        """Answer it, which acknowledges it. The answer goes to the one who asked, and again if it is lost."""
+        """Answer it, which acknowledges it. The answer goes to the asking program, and is sent again if it is lost."""
         if not self.asks:
             raise BadInput("this message asks nothing: look at m.asks before m.reply")
         self._slot._acknowledge(self._arrived, self._slot._answer(self.port, body), "")
 
     def fail(self, reason: str) -> None:
-        """Answer it with an error: whoever asked is raised ``RemoteError``."""
+        """Answer it with an error: the asking program gets ``RemoteError``."""
         self._slot._acknowledge(self._arrived, None, reason[:1_000] or "failed")
 
     def __repr__(self) -> str:
@@ -115,7 +116,7 @@ class SlotPort:
         return self._hand
 
     async def __aiter__(self) -> AsyncIterator[SlotMessage]:
-        """Messages, each acknowledged when its turn in the loop is over; ends when this program leaves the slot."""
+        """Messages; each is acknowledged when its turn in the loop is over. Ends when this program leaves the slot."""
         while True:
             try:
                 message = await self._slot._next(self.name, None)
@@ -127,8 +128,8 @@ class SlotPort:
             message.acknowledge()
 
     async def handle(self, handler: Callable[[SlotMessage], Any]) -> None:
-        """Call ``handler`` with every message. On a port that answers, what it returns is the answer, and what it
-        raises an error to the asker. A coroutine function is awaited, a plain function runs in a thread."""
+        """Call ``handler`` with every message. On a port that answers, its result is the answer, and its exception an
+        error for the asking program. A coroutine function is awaited, a plain function runs in a thread."""
         waits = asyncio.iscoroutinefunction(handler)
         async for message in self:
             handled: Awaitable[Any] = handler(message) if waits else in_a_thread(handler, message)
@@ -144,7 +145,7 @@ class SlotPort:
 
 
 class Sent:
-    """A message that was sent: how many acknowledgements are counted, how many came."""
+    """A message that was sent: how many acknowledgements are expected, and how many have come."""
 
     __slots__ = ("_queued", "_slot")
 
@@ -173,7 +174,7 @@ class Sent:
         return self._queued.done
 
     async def delivered(self, timeout: float | None = None) -> None:
-        """Return when all who were counted have acknowledged it; ``Expired`` if they did not in time."""
+        """Return when all expected acknowledgements have come; ``Expired`` if they did not come in time."""
         await self._slot._wait(self._queued, ALL_OF_THEM, timeout)
 
     def __repr__(self) -> str:
@@ -199,16 +200,16 @@ class EnrolledSlot:
         self._denied: dict[int, str] = {}
         self._reported: dict[int, int] = {}
         self.expired: deque[Expired] = deque(maxlen=SLOT_REPORTS_MAX)
-        """Reports of messages that outlived their time, the oldest first."""
+        """Reports of messages that expired, the oldest first."""
         self.expired_count = 0
         self._listeners: list[Callable[[Expired], None]] = []
         self._watchers: list[deque[Change]] = []
         self._seen: dict[str, tuple[int, int]] = {}
-        """The latest change of each slot, and (under no name) of the routes, that watchers were told."""
+        """The latest change of each slot, and (under no name) of the routes, that was told to watchers."""
         self.leave: Callable[[bool], Awaitable[None]] | None = None
-        """How one leaves where there is no router to tell."""
+        """How to leave where there is no router to tell."""
         self.change: Callable[[Connection | tuple[End, End]], Awaitable[None]] | None = None
-        """How routes are changed there."""
+        """How to change routes where there is no router."""
 
     @property
     def name(self) -> str:
@@ -230,11 +231,11 @@ class EnrolledSlot:
 
     @property
     def queued(self) -> int:
-        """Messages that not everybody who was counted has acknowledged."""
+        """Messages that lack an expected acknowledgement."""
         return len(self._occupant.outbox.queue)
 
     def stats(self) -> dict[str, Any]:
-        """What is queued, what expired, and what was not heard and why."""
+        """Counters: queued and expired messages, and messages that were ignored, with the reasons."""
         return {"queued": self.queued, "expired": self.expired_count, "unheard": dict(self._occupant.unheard)}
 
     def on_expired(self, listener: Callable[[Expired], None]) -> Callable[[], None]:
@@ -253,13 +254,13 @@ class EnrolledSlot:
         to: Sequence[str] = (),
         timeout: float | None = None,
     ) -> Sent:
-        """Send on a port. Returns when the message is queued here and counted; with ``wait="first"`` at the first
-        acknowledgement, with ``wait="all"`` at the last.
+        """Send on a port. Returns when the message is queued here and its receivers are counted; with ``wait="first"``
+        at the first acknowledgement, with ``wait="all"`` at the last.
 
-        ``to`` names ports, as ``slot.port``, of those that it is connected with (source routing). Raises ``Overflow``
-        when the queue or a connection is full, ``Refused`` when the ticket is not valid any more, ``Expired`` when its
-        time was over before the acknowledgements that were waited for, and ``Uncertain`` after ``timeout`` seconds: it
-        is still queued then. Messages of one port may overtake each other when one is sent again.
+        ``to`` names some of the connected ports, as ``slot.port`` (source routing). Raises ``Overflow`` if the queue or
+        a connection is full, ``Refused`` if the ticket is not valid any more, ``Expired`` if the message's time is over
+        before the acknowledgements came, and ``Uncertain`` after ``timeout`` seconds: the message is still queued then.
+        Messages of one port may overtake each other when one is sent again.
         """
         if wait not in WAITS:
             raise BadInput(f"wait={wait!r} is none: use 'first', 'all', or leave it out")
@@ -271,7 +272,7 @@ class EnrolledSlot:
         return Sent(self, queued)
 
     async def ask(self, port: str, body: Any, *, timeout: float | None = None) -> Any:
-        """Send a question, and return the first answer. ``RemoteError`` is what the answering program raised."""
+        """Send a question, and return the first answer. ``RemoteError`` is the exception of the answering program."""
         queued = self._send(port, ASKS, body, ())
         await self._wait(queued, FIRST, timeout)
         good = [answer for answer, failure in queued.answers if not failure]
@@ -361,7 +362,7 @@ class EnrolledSlot:
     async def add_route(
         self, source: str, target: str, *, capacity: int = CAPACITY, ttl_s: float = TTL_S, timeout: float | None = 10.0
     ) -> None:
-        """Connect two ports, named as ``slot.port``. ``Refused`` says who may, or what does not fit."""
+        """Connect two ports, named as ``slot.port``. ``Refused`` says which role may, or what does not fit."""
         if not 0 < capacity < 1 << 31 or not 0 < ttl_s < 1e9:
             raise BadInput(f"a connection with capacity {capacity} and {ttl_s} s cannot be: both are more than 0")
         await self._change(Connection(end_of(source), end_of(target), capacity, ttl_s), timeout)
@@ -401,9 +402,9 @@ class EnrolledSlot:
         await self._until(lambda: not self.waiting, timeout)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """What changes on the bus from now on: ``RouteAdded``, ``RouteDeleted``, ``SlotChanged`` (who occupies a slot).
-        Ends when this program leaves its slot. A bus that is ``quiet`` tells nothing. Raises ``Overflow`` for a reader
-        that is too slow."""
+        """Changes of the bus from now on: ``RouteAdded``, ``RouteDeleted``, ``SlotChanged`` (the occupants of a slot).
+        Ends when this program leaves its slot. A bus that is ``quiet`` reports no changes. Raises ``Overflow`` for a
+        reader that is too slow."""
         seen: deque[Change] = deque()
         self._watchers.append(seen)
         try:
@@ -421,7 +422,7 @@ class EnrolledSlot:
             self._watchers.remove(seen)
 
     def _saw(self, change: Change) -> None:
-        """A change, which may be told several times until it is acknowledged."""
+        """A change came; it may come several times until it is acknowledged."""
         if isinstance(change, SlotChanged):
             key, known = change.slot, (change.epoch, change.generation)
         else:
@@ -435,23 +436,24 @@ class EnrolledSlot:
     # Leaving
 
     async def drop_out(self, *, timeout: float = LEAVE_S) -> None:
-        """Leave for good: when nobody is left in the slot, its routes are deleted, and everybody is told first. What is
-        queued here is sent before, for at most ``timeout`` seconds; then ``Expired`` says how much is given up."""
+        """Leave for good. When the slot has no occupant any more, its routes are deleted, and every member is told
+        first. Queued messages are sent before, for at most ``timeout`` seconds; then ``Expired`` says how many are
+        given up."""
         await self._drain(timeout)
         await self._go(True, timeout)
         if self._occupant.outbox.queue:
             raise Expired(f"slot {self.name!r} was left with {self.queued} messages that not everybody acknowledged")
 
     async def move(self, *, drain: bool = False, timeout: float = LEAVE_S) -> Carry:
-        """Leave to go on elsewhere: routes stay, messages queue at their senders. What is queued here goes along: give
-        what this returns to ``bus.enroll(..., carry=...)``, there or here. With ``drain=True`` it is sent first."""
+        """Leave to go on elsewhere: routes stay, and messages queue at their senders. Queued messages go along: give
+        the result to ``bus.enroll(..., carry=...)``, there or here. With ``drain=True`` they are sent first."""
         if drain:
             await self._drain(timeout)
         await self._go(False, timeout)
         return self.carry()
 
     def carry(self) -> Carry:
-        """What one takes along who was expelled and enrols again."""
+        """The state that an expelled program takes along when it enrols again."""
         return self._occupant.carry(self._station.now())
 
     async def _drain(self, timeout: float) -> None:
@@ -472,14 +474,14 @@ class EnrolledSlot:
         try:
             await self._until(lambda: self.state != LEAVING, timeout)
         except TimeoutError:
-            pass  # nobody answers; the router will notice that this program is silent
+            pass  # no answer; the router will notice that this program is silent
         finally:
             if self._occupant.state == LEAVING:
                 self._occupant.left()
             self._left(self)
 
     async def close(self) -> None:
-        """As ``move``, with what is queued given up."""
+        """Leave as with ``move``, and give up queued messages."""
         await self._go(False, 1.0)
 
     def abandon(self) -> None:
@@ -494,7 +496,7 @@ class EnrolledSlot:
     ) -> None:
         await self.close()
 
-    # What the machine tells
+    # Called by the machine
 
     def _on_event(self, what: str, about: Any) -> None:
         if what == "arrived":

@@ -1,7 +1,7 @@
 """Words between a group and the state machines that live on this member: routers and occupants of one software bus.
 
-A machine is fed words and time, and leaves words in ``out``. The station hands those to the group, and to the other
-machines of this member, which do not hear the group's echo. One timer serves all machines.
+A machine is fed words and time, and leaves words in ``out``. The station hands these to the group, and to the other
+machines of this member, because the group does not deliver a member's own messages. One timer serves all machines.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GROUP = "slots"
-"""Of all software buses of a bus: routers advertise there. The bus NAME has the group ``slots/NAME``."""
+"""The group of all software buses of a bus: routers advertise there. The bus NAME has the group ``slots/NAME``."""
 _WORDS = frozenset(WORDS)
 WORD_BYTES = 4_096
-"""What the rest of a SEND_DATA may weigh besides its body: who has not acknowledged it is named."""
+"""Bytes of a SEND_DATA besides its body, at most: it names the receivers that have not acknowledged."""
 
 Tap = Callable[[int, int, Word], None]
-"""Is shown each word: who said it, to whom, and what."""
+"""Called with each word: its sender, its receiver, and the word."""
 
 
 class SlotProtocol(Protocol):
@@ -57,11 +57,12 @@ class Station:
         self.machines: list[SlotProtocol] = []
         self.unsent = 0
         self.said: Counter[type] = Counter()
-        """Words that machines of this member said, by type: what the protocol costs, counted at the group."""
+        """By type: how many words machines of this member sent. This is the cost of the protocol, counted at the
+        group."""
         self.taps: list[Tap] = []
         self.faulty = 0
         self.refusal = ""
-        """Why the access list did not let a word of this client pass, the last time."""
+        """The reason why the access list refused the last word of this client."""
         self.closed = False
         self._local: deque[tuple[int, Word, SlotProtocol | None]] = deque()
         self._outgoing: deque[tuple[int, Word]] = deque()
@@ -88,7 +89,7 @@ class Station:
 
     @property
     def cost(self) -> int:
-        """Words on the way of data that machines of this member said."""
+        """Words of the data path that machines of this member sent."""
         return sum(self.said[word] for word in DATA_PATH)
 
     def check_size(self, size: int) -> None:
@@ -101,7 +102,7 @@ class Station:
             )
 
     def flush(self) -> None:
-        """Carry what machines have said, and wake up when the next of them is due."""
+        """Send the words of the machines, and wake up when the next machine is due."""
         if self._flushing or self.closed:
             return
         self._flushing = True
@@ -139,7 +140,7 @@ class Station:
             if machine is not said_by:
                 try:
                     machine.take(sender, word, now)
-                except Exception:  # a machine survives a word, whatever is in it
+                except Exception:  # a machine survives any word
                     self.faulty += 1
                     log.exception("a word %s of a software bus could not be handled", type(word).__name__)
 
@@ -196,7 +197,7 @@ class Station:
             await self._wake.wait()
 
     async def drained(self) -> None:
-        """Return when what was said is with the group."""
+        """Return when all words are with the group."""
         while (self._outgoing or self._sending) and not self.closed and not self.group.closed:
             self._emptied.clear()
             await self._emptied.wait()

@@ -1,1 +1,2 @@
-"""Tuple spaces on the bus: ``space`` is what programs hold, ``replicated`` and ``crew`` are the ways to the tuples."""
+"""Tuple spaces on the bus: ``space`` is the face for programs, ``replicated`` and ``crew`` are the two ways to the
+tuples."""

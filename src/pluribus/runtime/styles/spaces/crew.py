@@ -1,8 +1,9 @@
-"""The way to a space of the kinds *views* and *partitioned*: this member is one of the crew that makes it.
+"""The way to a space of the kinds *views* and *partitioned*: this member is one of the crew, the members that together
+hold the space.
 
 The roster is a replica on the safe order of the bus; words go through a group of the space. One task drives the
-protocol: it sends what the protocol wants to say, waits until something is due or comes, and settles results. Another
-watches who is in the view, and has the roster strike off whoever is gone.
+protocol: it sends the protocol's words, waits until something is due or arrives, and settles results. Another task
+watches the view, and has the roster strike off members that are gone.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from ...group.replica import Replica
 
 LOOK_S = 0.5
-"""How often the roster is compared with who is there."""
+"""Seconds between two comparisons of the roster with the view."""
 PREFIX = "space/"
 ALL_MAX = 100_000
-"""Tuples that ``read_all`` fetches."""
+"""Tuples that ``read_all`` fetches at a time."""
 
 Leasehold = tuple[Item, int]
-"""A tuple, and what its lease has left; 0: it has no end."""
+"""A tuple, and the remaining seconds of its lease; 0: it has no end."""
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Crew:
         self._clock = bus._stack.ports.clock
         self._waiters: dict[int, asyncio.Future[Any]] = {}
         self._taking: set[int] = set()
-        """Requests that take: what they get when nobody waits for it is written again."""
+        """Requests that take: if the caller has given up, the taken tuple is written again."""
         self._woken = asyncio.Event()
         self._idle: list[asyncio.Future[None]] = []
         self._group: Group | None = None
@@ -69,7 +70,7 @@ class Crew:
         self._lost = 0
         self.malformed = 0
         self.users = 0
-        """Spaces of this program that are made of it, one more if the member takes part for its clients."""
+        """Users in this program, one more if the member takes part for its clients."""
         self.for_clients = False
         self._closed = False
 
@@ -82,7 +83,7 @@ class Crew:
         return (self.member.worker, number)
 
     async def also(self, holds: bool, copies: int, key: int) -> None:
-        """It is opened once more here; from now on it keeps tuples if anybody wants that."""
+        """Open it once more here; from now on this member keeps tuples if any user wants that."""
         settings = self._settings and settings_of(copies, key)
         if settings != self._settings:
             raise BadInput(f"the space {self.name!r} has {self._settings}, not {settings}; open it as the others did")
@@ -115,7 +116,7 @@ class Crew:
         return self._clock.now()
 
     def _follow(self) -> None:
-        """The roster may have changed."""
+        """Follow the roster, which may have changed."""
         assert self._roster is not None
         epoch: Epoch = self._roster.machine.epoch
         if epoch is not self.member.epoch and not self._is_another(epoch):
@@ -123,8 +124,8 @@ class Crew:
             self._settle()
 
     def _is_another(self, epoch: Epoch) -> bool:
-        """Whether this member is in the epoch as the worker that it was before it opened the space again: what that one
-        had is not here."""
+        """True if the roster's epoch names this member as the worker that it was before it opened the space again. The
+        tuples of that worker are not here."""
         me, worker = int(self._bus.me), self.member.worker
         return any(one.member == me and one.worker != worker for one in epoch.entries)
 
@@ -151,7 +152,7 @@ class Crew:
                     self.member.heard(me, self._words.decode(data), self._now)
                     continue
                 if to not in self._group.view:
-                    continue  # it is said again, or the roster changes
+                    continue  # the word is said again, or the roster changes
                 try:
                     await self._group.send(data, to=to)
                 except Closed:
@@ -226,17 +227,17 @@ class Crew:
                     waiter.set_result(None)
 
     def _told(self) -> None:
-        """What the protocol tells besides results."""
+        """Events of the protocol besides results."""
 
     def _nobody_waits(self, result: Any) -> None:
-        """A take that was cancelled got something all the same: it is written again."""
+        """A cancelled take got a tuple all the same: write it again."""
         if result.request in self._taking:
             self._taking.discard(result.request)
             if result.item is not None:
                 self.put_back([(result.item, result.lease_us)])
 
     def put_back(self, taken: Sequence[Leasehold]) -> None:
-        """Write what was taken again, as soon as that can be done."""
+        """Write taken tuples again, as soon as possible."""
         if not self._closed:
             for item, lease_us in taken:
                 self.member.write(item, lease_us, self._now)
@@ -292,8 +293,8 @@ class Crew:
     async def taken(
         self, template: Template, most: int, timeout: float | None, write: list[Item], lease_us: int
     ) -> list[Leasehold]:
-        """``timeout`` None waits for ever, 0 not at all. What a cancelled call has replaced stays so; what it only took
-        is written again."""
+        """``timeout`` None waits for ever, 0 does not wait. If the call is cancelled, a taken tuple is written again,
+        but a replacement stays."""
         probe = timeout == 0
         if write:
             number = self.member.replace(template, probe, write[0], lease_us, self._now)
@@ -336,7 +337,8 @@ class Crew:
         await self.cancel_named(self.named(number), item)
 
     async def renew_named(self, name: Name, lease_s: float | None, item: Item) -> tuple[Name, float | None]:
-        """Of a tuple that this worker or another one wrote: its name from now on, and what was granted."""
+        """Renew the lease of a tuple that this worker or another one wrote; returns the tuple's new name, and the
+        seconds granted."""
         lease_us = granted(microseconds(lease_s))
         return await self._relet(name, item, lease_us, False), seconds(lease_us)
 
@@ -369,7 +371,7 @@ class Crew:
             await waiter
 
     async def close(self) -> None:
-        """The last of its users leaves the space."""
+        """Close. When the last user has closed it, this member leaves the space."""
         if self._closed:
             return
         self.users -= 1
@@ -393,7 +395,7 @@ class Crew:
             await self.leave()
 
     async def leave(self) -> None:
-        """At once, with nothing handed over."""
+        """Leave at once, without handing tuples over."""
         self.abandon()
         if self._group is not None:
             await self._group.close()
@@ -401,7 +403,7 @@ class Crew:
             await self._roster.close()
 
     async def _hand_over(self) -> None:
-        """Let others have what only this member keeps, before it goes."""
+        """Hand over the tuples that only this member keeps, before it leaves."""
         assert self._roster is not None
         me = int(self._bus.me)
         if self._roster.machine.epoch.members == (me,):
@@ -472,7 +474,7 @@ class ViewsWay(Crew):
         return WriteResult([number for _, number in names], seconds(lease_us))
 
     async def _relet(self, name: Name, item: Item, lease_us: int, ends: bool) -> Name:
-        """Under the lock of a take: the tuple is removed, and written again with the new lease."""
+        """Under the lock of a take: remove the tuple, and write it again with the new lease."""
         self._check(0)
         asked = self.member.relet(name, item, lease_us, ends, self._now)
         result = await self._result(asked, None, False)
@@ -548,5 +550,5 @@ class PartitionedWay(Crew):
 
 
 def settings_of(copies: int, key: int) -> str:
-    """What must be alike at all members."""
+    """The settings that must be the same at all members."""
     return f"copies={copies}, key={key}"

@@ -33,15 +33,15 @@ class SpacesFace:
 
         ``kind="replicated"``: one state machine, the same at all members; linearizable, with leases, events and
         transactions; ``durable=True`` keeps it on the disks of the keepers. ``kind="views"``: every member that opens
-        it with ``replica=True`` has all tuples; reads are local, writes return at once. ``kind="partitioned"``: the
-        members share out the tuples by a hash of the field ``key``; ``copies`` members have each tuple, and with
-        ``replica=False`` this one keeps none. ``docs/spaces.md`` has a table of what each kind promises. For a client
-        its member takes part in the space, and stays in it.
+        it with ``replica=True`` has all tuples; reads are local, writes return at once. ``kind="partitioned"``: tuples
+        are partitioned over the members by a hash of the field ``key``; ``copies`` members have each tuple, and with
+        ``replica=False`` this member keeps none. ``docs/spaces.md`` has a table of what each kind promises. A client's
+        member takes part in the space for it, and stays in it.
 
-        ``BadInput`` for what does not fit together or with how others opened it, ``TimeoutError`` if no primary is
-        there within ``timeout`` seconds.
+        ``BadInput`` if the settings contradict each other or those of the members that have it open; ``TimeoutError``
+        if there is no primary within ``timeout`` seconds.
         """
-        await loaded(STYLE)  # with the filter language, which takes a while
+        await loaded(STYLE)  # with the filter language, which is slow to load
         return await _spaces(self).open(name, kind, durable, replica, copies, key, timeout)
 
     async def spaces(self, *, timeout: float | None = OPEN_S) -> list[SpaceInfo]:

@@ -25,9 +25,9 @@ from .crew import Crew
 from .space import microseconds, seconds
 
 HELD_MAX = 10_000
-"""Takes that are kept for one client."""
+"""Takes that are remembered for one client."""
 TAKEN_BYTES_MAX = 16 << 20
-"""Of one take for a client."""
+"""Tuples in one take for a client."""
 
 
 class HasCrews(Protocol):

@@ -1,8 +1,8 @@
 """The way to a replicated space: one machine, on the keepers' log or in the memory of the members.
 
-Commands carry the identity of a session, so that asking again after any break does them once. A take that finds nothing
-stands in line in the machine; this side waits to be told (``line.given``), and finishes. A read that finds nothing
-registers, looks once more, and waits for the event.
+Commands carry the identity of a session, so that a command that is repeated after a break is done once. A take that
+finds no match stands in line in the machine; this side waits until the machine says that it was given a tuple
+(``line.given``), and finishes. A read that finds nothing registers, looks once more, and waits for the event.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .space import SpaceEvent, WriteResult, ended, microseconds, seconds, unpack
 
 OWNER_LEASE_US = 10_000_000
 WAIT_S = 20.0
-"""How long one question waits for something to be told."""
+"""Seconds for which one question to the machine waits."""
 WATCH_LEASE_S = 60.0
 """The lease of a read that waits."""
 UNDO_S = 5.0
-"""So long a cancelled take waits until what it got in a transaction is there again."""
+"""Seconds for which a cancelled take waits until the tuples that it got in a transaction are there again."""
 
 
 class ReplicatedWay:
-    """``owner`` is who waits; ``machine`` gives this process's own copy, if it has one."""
+    """``owner`` identifies the waiting process; ``machine`` gives this process's own copy, if it has one."""
 
     kind = "replicated"
 
@@ -60,7 +60,7 @@ class ReplicatedWay:
     # Commands.
 
     async def call(self, command: words.Command) -> Outcome:
-        """Have a command done once, however often it has to be asked for."""
+        """Have a command done once, however often it must be repeated."""
         self._next += 1
         number = self._next
         self._unsettled[number] = None
@@ -144,7 +144,7 @@ class ReplicatedWay:
                 await self.call(words.Take(template, transaction=transaction))  # says that it has ended
 
     async def _waited(self, consumer: int, epoch: int, deadline: float | None) -> bool:
-        """Returns when the take was given something, or is over; True when the time is."""
+        """Returns when the take was given a tuple, or is over; True when its time is over."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -159,8 +159,9 @@ class ReplicatedWay:
             raise
 
     async def _unless_cancelled(self, command: words.Take | words.Finish, consumer: int, transaction: int) -> Outcome:
-        """What a command took is not lost if whoever waits for it is cancelled: it is written again, in its
-        transaction. What it has replaced stays replaced: nobody could tell the two steps of undoing it from his own."""
+        """If the caller is cancelled, the tuple that the command took is not lost: it is written again, in its
+        transaction. A replacement stays: the two steps of undoing it would look to others like a take and a write of
+        their own."""
         task = asyncio.ensure_future(self.call(command))
         try:
             return await asyncio.shield(task)
@@ -293,7 +294,7 @@ class ReplicatedWay:
         return Registered(self, number, outcome.epoch, lease_s, outcome.hand_back, outcome.seen)
 
     async def join(self, transaction: int, lease_s: float) -> float | None:
-        """Let a transaction act in this space, or go on acting."""
+        """Let a transaction act in this space, or extend its lease there."""
         outcome = await self.call(words.Join(transaction, microseconds(lease_s)))
         assert isinstance(outcome, Leased)
         return seconds(outcome.lease_us)
@@ -338,7 +339,7 @@ class Registered:
         self._seen = seen
 
     async def __aiter__(self) -> AsyncIterator[SpaceEvent]:
-        """Events in their order. An event was dealt with when the next one is asked for. ``LeaseEnded`` when the
+        """Events in their order. Asking for the next event acknowledges the one before. ``LeaseEnded`` when the
         registration is over."""
         while True:
             if self._way._closed:
@@ -355,7 +356,7 @@ class Registered:
                 await self._way.call(words.Seen(self.number, self._seen))
 
     async def renew(self, lease: float | None) -> float | None:
-        """``LeaseEnded`` if it is over."""
+        """Renew the lease. ``LeaseEnded`` if the registration is over."""
         if lease is None:
             raise BadInput("a registration is renewed for so many seconds: give a number")
         outcome = await self._way.call(words.Seen(self.number, self._seen, microseconds(lease)))

@@ -1,4 +1,4 @@
-"""A tuple space as a program holds it. The three kinds have the same face; what a kind does not have, it says."""
+"""A tuple space as a program holds it. The three kinds have the same methods; a method that a kind lacks says so."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LEASE_S_MAX = 1e9
 
 
 class WriteResult(msgspec.Struct, frozen=True):
-    """Numbers of tuples, and the seconds that were granted; None: for ever."""
+    """Numbers of the tuples, and the seconds of lease that were granted; None: for ever."""
 
     numbers: list[int]
     granted_s: float | None
 
 
 class SpaceWay(Protocol):
-    """To the tuples of one space. Times are seconds; ``timeout`` None waits for ever, 0 does not wait."""
+    """The way to the tuples of one space. Times are seconds; ``timeout`` None waits for ever, 0 does not wait."""
 
     kind: str
 
@@ -55,7 +55,7 @@ class SpaceWay(Protocol):
     async def count(self, template: Template, transaction: int) -> int: ...
 
     async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
-        """``item`` is the tuple; the answer has its number from now on."""
+        """Renew a lease. ``item`` is the tuple; the answer has its new number."""
 
     async def cancel(self, number: int, item: Item) -> None: ...
 
@@ -83,7 +83,7 @@ class Acts(Protocol):
 
 
 class Lease:
-    """What ``write`` returns: how long the tuple stays, and the way to change that."""
+    """What ``write`` returns: the lease of the tuple, and the methods to change it."""
 
     def __init__(self, way: SpaceWay, number: int, granted_s: float | None, item: Item) -> None:
         self._way = way
@@ -93,13 +93,13 @@ class Lease:
         """Seconds that were granted, perhaps fewer than were asked for; None: for ever."""
 
     async def renew(self, lease: float | None) -> float | None:
-        """Let the lease begin anew, with this length; returns what was granted. ``LeaseEnded`` if it is over."""
+        """Let the lease begin anew, with this length; returns the seconds granted. ``LeaseEnded`` if it is over."""
         found = await self._way.renew(self.number, checked_lease(lease), self._item)
         self.number, self.granted_s = found.numbers[0], found.granted_s
         return self.granted_s
 
     async def cancel(self) -> None:
-        """End it now: the tuple is gone. ``LeaseEnded`` if it is gone already."""
+        """End the lease now, which removes the tuple. ``LeaseEnded`` if it is over already."""
         await self._way.cancel(self.number, self._item)
 
     def __repr__(self) -> str:
@@ -113,11 +113,11 @@ class SpaceEvent(msgspec.Struct, frozen=True):
     value: Any
     hand_back: Any
     missed: int = 0
-    """So many events before this one were dropped, because nobody fetched them in time."""
+    """How many events before this one were dropped, because they were not fetched in time."""
 
 
 class Registration(Protocol):
-    """What ``notify`` returns: iterate it for events. It goes on after a break where it was."""
+    """What ``notify`` returns: iterate it for events. After a break it goes on where it was."""
 
     number: int
     granted_s: float | None
@@ -135,8 +135,9 @@ class Space:
 
     ``where`` adds a condition over the fields, which are called ``f0``, ``f1``, … in tuples and by their names in
     entries. ``timeout`` is in seconds: None waits for ever; after it ``TimeoutError``. ``transaction`` is one that
-    ``bus.transaction()`` gave, or the number that its ``enter`` returned: what it takes is hidden from others, what it
-    writes only it sees, and what it reads others cannot take, until it ends."""
+    ``bus.transaction()`` gave, or the number that its ``enter`` returned. Until the transaction ends, tuples that it
+    takes are hidden from others, tuples that it writes are seen only in it, and tuples that it reads cannot be taken by
+    others."""
 
     def __init__(self, name: str, way: SpaceWay) -> None:
         self.name = name
@@ -160,7 +161,7 @@ class Space:
     async def write_many(
         self, values: Iterable[Any], lease: float | None = FOREVER, *, transaction: int | Acts = 0
     ) -> list[Lease]:
-        """Write these, in one command for each ten thousand."""
+        """Write several tuples, in one command for each ten thousand."""
         self._check_open()
         items = [item_of(value) for value in values]
         leases: list[Lease] = []
@@ -182,8 +183,8 @@ class Space:
         stale: bool = False,
         transaction: int | Acts = 0,
     ) -> Any:
-        """A match, which stays in the space; waits for one. ``stale=True`` answers from this member's own copy, which
-        may be a little behind."""
+        """Read a match, which stays in the space; waits for one. ``stale=True`` answers from this member's own copy,
+        which may be a little behind."""
         self._check_open()
         _check_stale(stale, transaction)
         wanted = template_of(template, where)
@@ -195,7 +196,7 @@ class Space:
     async def take(
         self, template: Any, where: str = "", *, timeout: float | None = None, transaction: int | Acts = 0
     ) -> Any:
-        """A match, which is removed; waits for one. Those who wait are served in their order."""
+        """Take a match, which removes it; waits for one. Waiting takes are served in the order in which they came."""
         return (await self.take_many(template, 1, where, timeout=timeout, transaction=transaction))[0]
 
     async def take_many(
@@ -207,7 +208,7 @@ class Space:
         timeout: float | None = None,
         transaction: int | Acts = 0,
     ) -> list[Any]:
-        """As many matches as are there, up to ``most``; waits for the first."""
+        """Take as many matches as are there, up to ``most``; waits for the first."""
         self._check_open()
         if not 1 <= most <= MANY_MAX:
             raise BadInput(f"{most} tuples at once cannot be taken: from 1 to {MANY_MAX:,}")
@@ -226,8 +227,8 @@ class Space:
         stale: bool = False,
         transaction: int | Acts = 0,
     ) -> Any | None:
-        """A match, or None if there is none. If a transaction hides the only ones, waits for its end, for ``timeout``
-        seconds at most."""
+        """Read a match; None if there is none. If a transaction hides the only matches, waits until it ends, at most
+        ``timeout`` seconds."""
         self._check_open()
         _check_stale(stale, transaction)
         item = await self._way.read(template_of(template, where), timeout, True, await self._number(transaction), stale)
@@ -236,7 +237,7 @@ class Space:
     async def take_if_exists(
         self, template: Any, where: str = "", *, timeout: float | None = 0, transaction: int | Acts = 0
     ) -> Any | None:
-        """As ``read_if_exists``, and the match is removed."""
+        """Like ``read_if_exists``, and the match is removed."""
         self._check_open()
         items = await self._way.take(
             template_of(template, where), 1, timeout, True, await self._number(transaction), [], None
@@ -253,9 +254,9 @@ class Space:
         timeout: float | None = None,
         transaction: int | Acts = 0,
     ) -> Any:
-        """Take a match and write ``value`` in one step, which nobody can come between; returns what was taken. Waits
-        for a match. In the kind *partitioned* the new tuple is there a moment after the old one is gone, if another
-        member has its range. A call that is cancelled has replaced a match or has not; nothing is lost either way."""
+        """Take a match and write ``value`` in one atomic step; returns the tuple that was taken. Waits for a match. In
+        the kind *partitioned* the new tuple appears a moment after the old one is gone, if another member has its
+        range. A cancelled call has either replaced a match or done nothing; no tuple is lost."""
         self._check_open()
         written = item_of(value)
         wanted = template_of(template, where)
@@ -268,8 +269,8 @@ class Space:
     async def read_all(
         self, template: Any = None, where: str = "", *, transaction: int | Acts = 0
     ) -> AsyncIterator[Any]:
-        """All matches, oldest first, as a stream. What is written or taken meanwhile may be seen or not. In a
-        transaction with what it has written itself; nothing is locked."""
+        """All matches, oldest first, as a stream. Tuples that are written or taken meanwhile may be seen or not. In a
+        transaction, its own writes are included; nothing is locked."""
         self._check_open()
         wanted, after = template_of(template, where, all_allowed=True), 0
         while True:
@@ -281,8 +282,8 @@ class Space:
             after = numbers[-1]
 
     async def count(self, template: Any = None, where: str = "", *, transaction: int | Acts = 0) -> int:
-        """How many tuples match; without a template, how many there are. In a transaction with what it has written
-        itself; nothing is locked."""
+        """How many tuples match; without a template, how many there are. In a transaction, its own writes are included;
+        nothing is locked."""
         self._check_open()
         wanted = template_of(template, where, all_allowed=True)
         return await self._way.count(wanted, await self._number(transaction))
@@ -296,15 +297,15 @@ class Space:
         hand_back: Any = None,
         transaction: int | Acts = 0,
     ) -> Registration:
-        """Hear of every tuple that is written from now on and matches: iterate what this returns. ``hand_back`` comes
-        with every event. In the kind *replicated* only."""
+        """Register for every matching tuple that is written from now on: iterate the result. ``hand_back`` comes with
+        every event. Only in the kind *replicated*."""
         self._check_open()
         wanted = template_of(template, where, all_allowed=True)
         return await self._way.notify(wanted, checked_lease(lease), packed(hand_back), await self._number(transaction))
 
     async def resume(self, registration: int) -> Registration:
-        """Go on with a registration by its ``number``, here or in another process: events that were not dealt with come
-        first. ``LeaseEnded`` if it is over."""
+        """Go on with a registration by its ``number``, here or in another process: events that were not acknowledged
+        come first. ``LeaseEnded`` if it is over."""
         self._check_open()
         return await self._way.resume(registration)
 
@@ -318,19 +319,19 @@ class Space:
     # The end.
 
     async def flush(self) -> None:
-        """Returns when everything that this program has written and taken is where it belongs: with *views* at all
+        """Returns when every write and take of this program is done where the tuples are kept; with *views*, at all
         replicas."""
         self._check_open()
         await self._way.flush()
 
     def on_void(self, listener: Callable[[Any], None]) -> None:
-        """Of the kind *views*: call ``listener`` with what this program has taken and must give up, because it was cut
-        off right then, and another one has taken it."""
+        """Kind *views*: call ``listener`` with each tuple that this program has taken and must give up: this program
+        was cut off at that moment, and another one has taken the tuple."""
         self._listeners("on_void").append(listener)
 
     def on_lost(self, listener: Callable[[dict[int, int]], None]) -> None:
-        """Of the kinds *views* and *partitioned*: call ``listener`` when tuples are lost, with the ranges that are, and
-        about how many tuples each had; with no ranges if the whole space is."""
+        """Kinds *views* and *partitioned*: call ``listener`` when tuples are lost, with the lost ranges and about how
+        many tuples each had; with no ranges if the whole space is lost."""
         self._listeners("on_lost").append(listener)
 
     def _listeners(self, name: str) -> list[Any]:
@@ -347,7 +348,7 @@ class Space:
         return self._closed
 
     async def close(self) -> None:
-        """Tuples stay, as long as others have the space open, or for ever if it is durable."""
+        """Close. The tuples stay as long as others have the space open; for ever if it is durable."""
         if not self._closed:
             self._closed = True
             await self._way.close()

@@ -1,7 +1,7 @@
 """The spaces that one bus has open, and the list of all that there are.
 
-The list is a space in memory; durable spaces are in a durable one as well, so that they are found after all members
-were gone. Of two entries with one name the older counts.
+The list is a space in memory. Durable spaces are also listed in a durable space, so that they are found after all
+members were gone. Of two entries with one name the older counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIST = "spaces"
 """The space in which spaces are listed."""
 COPIES_MAX = 16
 CLIENTS_SPACES_MAX = 256
-"""In which a member takes part for its clients; it stays in them until it closes."""
+"""Spaces in which a member takes part for its clients; it stays in them until the bus closes."""
 
 
 class SpaceInfo(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class SpaceInfo(msgspec.Struct, frozen=True):
 
 
 class Spaces(Style):
-    """What one bus, or one client, has open."""
+    """The spaces that one bus, or one client, has open."""
 
     on_clients = "pluribus.runtime.styles.spaces.spaces:ClientSpaces"
     closes = 40
@@ -56,7 +56,7 @@ class Spaces(Style):
         self._crews: dict[str, Crew] = {}
         self._joining: dict[str, asyncio.Lock] = {}
         self._listings: dict[bool, ReplicatedWay] = {}
-        """The lists, by whether they are durable."""
+        """The spaces that hold the list, by whether they are durable."""
         self._opening = {durable: asyncio.Lock() for durable in (False, True)}
 
     async def open(
@@ -89,8 +89,8 @@ class Spaces(Style):
         return await self._crew(place, replica)
 
     async def _crew(self, place: SpacePlace, replica: bool | None) -> Crew:
-        """This member's part in a space that its members make; one for all who open it here. ``replica`` None: with
-        one, if it is not open yet."""
+        """This member's part in a space that its members hold; one for all users here. ``replica`` None: with a
+        replica, if the space is not open yet."""
         from .crew import PartitionedWay, ViewsWay
 
         bus, name = self.bus, place.name
@@ -115,7 +115,7 @@ class Spaces(Style):
             return way
 
     async def joined(self, place: SpacePlace) -> Crew:
-        """For clients of this member, which stays part of the space when they go."""
+        """Take part for clients of this member, which stays part of the space when they are gone."""
         if place.kind not in KINDS[1:]:
             raise Refused(f"a space of kind {place.kind!r} is not asked for through a member")
         way = self._crews.get(checked_name(place.name, "the space"))
@@ -158,7 +158,7 @@ class Spaces(Style):
     # The list.
 
     async def _enlist(self, info: SpaceInfo) -> None:
-        """``BadInput`` if the space is known as another one."""
+        """Enter a space in the list. ``BadInput`` if the list has it with other settings."""
         for durable in (False, True) if info.durable else (False,):
             listing = await self._list(durable)
             known = await self._find(listing, info.name)
@@ -190,7 +190,7 @@ class Spaces(Style):
         return [found[name] for name in sorted(found)]
 
     async def _keeps(self) -> bool:
-        """Whether there are keepers on this bus."""
+        """True if there are keepers on this bus."""
         try:
             await self.bus._style(Machines).open(LIST, SpaceMachine, SessionEntry, timeout=0.0)
         except (NoKeeper, NoMembers):
@@ -213,7 +213,7 @@ class Spaces(Style):
                 await space.close()
             except PluribusError:
                 space.abandon()
-        for way in self._crews.values():  # those that clients had open
+        for way in self._crews.values():  # those that were opened for clients
             if not way.closed:
                 way.users = 1
                 try:
@@ -238,7 +238,7 @@ class Spaces(Style):
 
 
 class ClientSpaces(Spaces):
-    """On a client: its member has the spaces, or the keepers."""
+    """On a client: its member, or the keepers, hold the spaces."""
 
     async def _way(self, place: SpacePlace, durable: bool, replica: bool) -> SpaceWay:
         if place.kind == "replicated":
@@ -252,7 +252,7 @@ class ClientSpaces(Spaces):
         return way
 
     async def drain(self, timeout: float) -> None:
-        """What a client writes is where it belongs when the call returns."""
+        """Nothing to wait for: a client's write is done when the call returns."""
 
     def _own(self, machine: str, durable: bool) -> SpaceMachine | None:
         return None

@@ -26,7 +26,7 @@ class SyncRegistration(Face):
 
 
 class SyncSpace(Face):
-    """See ``Space``. What is not here is as there, without ``await``. ``transaction`` is one of ``pluribus.sync``."""
+    """See ``Space``: the same methods without ``await``. ``transaction`` is one of ``pluribus.sync``."""
 
     _real: real.Space
 

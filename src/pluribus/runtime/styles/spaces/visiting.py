@@ -1,8 +1,8 @@
 """The way of a client to a space of the kinds *views* and *partitioned*: its member takes part in the space for it.
 
-Reads and takes go on after a break, at another host of the URL. Of a write that was under way nobody knows:
-``Uncertain``. What was taken is the client's when it has said so (``VisitSettle``), and is written again if it is gone
-before.
+Reads and takes go on after a break, at another host of the URL. A write that was under way is ``Uncertain``. A taken
+tuple belongs to the client when the client has acknowledged it (``VisitSettle``); if the client is gone before, the
+tuple is written again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...clients.bus import ClientBus
 
 WAIT_S = 20.0
-"""How long one question waits for a match."""
+"""Seconds for which one question waits for a match."""
 NUMBER_BITS = 64
 CLOSE_S = 5.0
 
@@ -54,7 +54,7 @@ class VisitingWay:
         await self._ask(VisitOpen(self._place))
 
     async def _ask(self, request: Any) -> Any:
-        """Until it is answered; for what may be asked for again."""
+        """Ask until there is an answer; only for requests that may be repeated."""
         pause_s = PAUSE_S
         while True:
             try:
@@ -89,7 +89,8 @@ class VisitingWay:
                 return found
 
     async def _held(self, asked: VisitTake) -> list[Item]:
-        """What was taken, when the member knows that it is here. If nobody waits for it any more it is given back."""
+        """The taken tuples, when the member knows that they are here. They are given back if the caller has given
+        up."""
         task = asyncio.ensure_future(self._ask(asked))
         try:
             found: list[Item] = await asyncio.shield(task)
@@ -97,7 +98,7 @@ class VisitingWay:
             self._undo(task, asked.token)
             raise
         if found and not await self._bus.line.ask_once(VisitSettle(asked.token, True)):
-            return []  # the connection broke in between: it is in the space again
+            return []  # the connection broke in between: the tuple is in the space again
         return found
 
     def _undo(self, task: asyncio.Future[Any], token: int) -> None:
@@ -159,7 +160,7 @@ class VisitingWay:
     async def close(self) -> None:
         if self._undoing:
             await asyncio.wait(set(self._undoing), timeout=CLOSE_S)
-        self.abandon()  # what is left then, the member does when the connection ends
+        self.abandon()  # the member does the rest when the connection ends
 
     def abandon(self) -> None:
         for task in self._undoing:

@@ -1,4 +1,5 @@
-"""Columns of queues and of durable topics, copied into a database in pages. The loop asks, threads unpack."""
+"""Columns of queues and durable topics, copied into a database in pages. The loop reads the pages, threads unpack
+them."""
 
 from __future__ import annotations
 
@@ -39,17 +40,17 @@ QUEUE_COLUMNS = (
     "properties",
 )
 ON_DISK = {"id", "body", "sent", "correlation", "reply_to"}
-"""Columns that are read from the log, with the bodies."""
+"""Columns that can be read from the log only with the bodies."""
 TOPIC_COLUMNS = ("offset", "topic", "body", "sent", "age_s", "sender", "properties")
 COPIED_MAX = 1_000_000
-"""Messages that one query copies."""
+"""Messages that one query copies, at most."""
 COPIED_BYTES_MAX = 256 << 20
-"""Bodies that one query copies."""
+"""Bytes of bodies that one query copies, at most."""
 STAR_COLUMNS_MAX = 1_000
 BODIES = 256
-"""Bodies that are asked for together."""
+"""Bodies that are read in one question."""
 PIECES = 8
-"""Pieces of long bodies that are asked for together."""
+"""Pieces of long bodies that are read in one question."""
 TRIES = 5
 
 Apart = Callable[..., Awaitable[Any]]
@@ -97,7 +98,7 @@ class Copying:
         _check_names(wanted, names)
 
     async def _read(self, line: MachineLine[Outcome], rows: list[dict[str, Any]], handles: Any, bodies: bool) -> None:
-        """Add what is on disk to rows; those whose messages are gone meanwhile become empty."""
+        """Add the bodies on disk to rows; a row whose message is gone meanwhile becomes empty."""
         left = {row["number"]: (row, tuple(handle)) for row, handle in zip(rows, handles, strict=True)}
         for _ in range(TRIES):
             found = await line.bodies([handle for _, handle in left.values()], None)
@@ -186,7 +187,7 @@ class Copying:
             )
 
     def _insert(self, wanted: Wanted, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
-        """In a thread."""
+        """Insert rows; runs in a thread."""
         if wanted.star:
             for name in names:
                 if len(wanted.columns) < STAR_COLUMNS_MAX and wanted.add(name):
@@ -204,7 +205,7 @@ class Copying:
 
 
 def _check_names(wanted: Wanted, names: dict[str, None]) -> None:
-    """A property that no message has is probably misspelt, if messages have any."""
+    """Refuse a property that no message has, if any message has properties: it is probably misspelt."""
     for name in wanted.properties:
         if names and name not in names and len(names) < NAMES_MAX:
             known = ", ".join(sorted(names)[:20])
@@ -215,7 +216,7 @@ def _check_names(wanted: Wanted, names: dict[str, None]) -> None:
 
 
 def _fill(row: dict[str, Any], data: bytes) -> int:
-    """Add what a message's batch of one says; how many pieces its long body has."""
+    """Add the fields of a message that was sent alone; returns how many pieces its long body has."""
     head = batch.head_of(data)
     extra = batch.extra_of(data, head)
     row["sent"] = head.time_us / 1e6
@@ -235,12 +236,12 @@ def _decoded(kind: Any, body: bytes) -> Any:
         return body
     try:
         return decode_bodies(kind, msgspec.Raw(array_header(1) + body), 1)[0]
-    except PluribusError:  # not as this program knows the type
+    except PluribusError:  # not of the type that this program knows
         return Opaque(str(kind), body)
 
 
 def _events(batches: Sequence[StoredBatch], now: float, bodies: bool) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows, and the names of headers."""
+    """The rows of batches, and the names of headers."""
     rows: list[dict[str, Any]] = []
     names: dict[str, None] = {}
     for one in batches:
@@ -270,7 +271,7 @@ def _events(batches: Sequence[StoredBatch], now: float, bodies: bool) -> tuple[l
 
 
 def _cell(value: Any) -> Any:
-    """A value as SQLite takes it; what has parts becomes JSON."""
+    """A value in a form that SQLite stores; a composite value becomes JSON."""
     if value is None or isinstance(value, str | bytes | float):
         return value
     if isinstance(value, bool):

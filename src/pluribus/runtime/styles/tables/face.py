@@ -19,12 +19,13 @@ class TablesFace:
     async def sql(
         self: Styled, statement: str, *, rows_max: int = ROWS_MAX, timeout: float = TIMEOUT_S, push_down: bool = True
     ) -> SqlTable:
-        """The rows of any SELECT of SQLite, over copies: nothing is taken or changed.
+        """The rows of any SELECT of SQLite. It runs over copies: no message is taken or changed.
 
         A table is a durable queue (``orders``), a queue in memory that is open here (``memory.orders``), or a durable
-        topic (``topics."stocks/ibm"``, also with ``+`` and ``#``). Conditions are applied before messages are copied,
-        where that is possible (``push_down=False``: never; for tests). ``BadInput`` for what is no SELECT over them,
-        ``TooLarge`` for more than ``rows_max`` rows, ``Refused`` when it takes longer than ``timeout`` seconds.
+        topic (``topics."stocks/ibm"``, also with ``+`` and ``#``). Where possible, conditions are applied before
+        messages are copied (``push_down=False``: never; for tests). ``BadInput`` if the statement is not a SELECT over
+        such tables, ``TooLarge`` for more than ``rows_max`` rows, ``Refused`` when it takes longer than ``timeout``
+        seconds.
         """
         from .tables import Tables
 

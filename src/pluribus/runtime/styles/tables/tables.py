@@ -23,14 +23,14 @@ COLUMNS = {"queues": QUEUE_COLUMNS, "memory": QUEUE_COLUMNS, "topics": TOPIC_COL
 
 
 class Tables(Style):
-    """Nothing stays open: a query is over when it is answered."""
+    """Queries. Nothing stays open: a query is over when it is answered."""
 
     on_clients: ClassVar[str] = "pluribus.runtime.styles.tables.tables:Tables"
 
     async def select(
         self, text: str, own: Mapping[str, MessageQueue], rows_max: int, timeout: float, push_down: bool
     ) -> SqlTable:
-        """``own`` are queues that are meant by names without a schema."""
+        """The rows of a SELECT. ``own`` are queues that the statement may name without a schema."""
         if not 0 < rows_max <= ROWS_MAX_MAX:
             raise BadInput(f"rows_max={rows_max!r}: give 1 to {ROWS_MAX_MAX:,}")
         if not 0 < timeout <= TIMEOUT_S_MAX:
@@ -78,7 +78,7 @@ class Tables(Style):
         return SqlTable(columns, rows, copying.rows)
 
     async def _line(self, wanted: Wanted) -> MachineLine[Outcome]:
-        """To a queue that is there: a query makes none."""
+        """The line to a queue that exists: a query makes none."""
         schema, name = wanted.name
         queues: Queues = self.bus._style(Queues)
         found = queues.opened(name, schema == "queues")

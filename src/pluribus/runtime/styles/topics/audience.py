@@ -1,9 +1,9 @@
 """How many live subscriptions there are to a topic, on all members and their clients: ``bus.wait_for_subscribers``.
 
-Members pick events by themselves, so nobody knows what others subscribe to. Whoever waits asks every member
-(``CountSubscribers``). A member answers, remembers for ``WATCH_S`` seconds that it was asked, and tells the one who
-asked when its count changes meanwhile (``SubscribersCounted``). Whoever still waits asks again before that time is
-over, and whenever members come or go.
+Members filter events by themselves, so no member knows the subscriptions of others. A member that waits asks every
+member (``CountSubscribers``). A member answers, remembers for ``WATCH_S`` seconds that it was asked, and tells the
+asking member when its count changes meanwhile (``SubscribersCounted``). A member that still waits asks again before
+that time is over, and whenever members come or go.
 
 An answer may be overtaken by a later change, so counts have a version, and the latest one counts.
 """
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from .pubsub import Topics
 
 WATCH_S = 30.0
-"""Seconds for which a member tells of changes after it was asked."""
+"""Seconds for which a member reports changes after it was asked."""
 ASK_AGAIN_S = 10.0
 WATCHED_MAX = 1_024
-"""Pairs of a topic and a member that is told of changes; others hear of them when they ask again."""
+"""Pairs of a topic and a member that is told of changes; a member for which there is no room learns of them when it
+asks again."""
 
 
 class _Count:
-    """What one topic's waiters know."""
+    """The counts of one topic, and the tasks that wait for them."""
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[int, int]] = {}
@@ -50,9 +51,9 @@ class Audience:
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._counts: dict[str, _Count] = {}
-        """Topics for whose subscribers somebody waits here."""
+        """Topics for whose subscribers a task of this program waits."""
         self._watched: dict[tuple[str, int], float] = {}
-        """Topic and member that is told of changes, and until when."""
+        """By topic and member: until when that member is told of changes."""
         self._version = 0
 
     async def wait_for(self, topic: str, count: int, timeout: float | None) -> int:
@@ -94,7 +95,7 @@ class Audience:
         return self.count(topic) + sum(count for member, (_, count) in found.known.items() if member in there)
 
     async def _news(self, found: _Count) -> bool:
-        """Whether a count or the members changed; False: it is time to ask again."""
+        """True if a count or the members changed; False if it is time to ask again."""
         try:
             async with asyncio.timeout(ASK_AGAIN_S):
                 await found.news.wait()
@@ -104,7 +105,7 @@ class Audience:
         return True
 
     def count(self, topic: str) -> int:
-        """Subscriptions of this member, its clients' among them, that get what is published from now on."""
+        """Subscriptions of this member, those of its clients included, that get events published from now on."""
         return sum(one.ready and matches(one.pattern, topic) for one in self._topics.subscriptions)
 
     def heard(self, message: Message) -> None:
@@ -136,6 +137,6 @@ class Audience:
                 found.news.set()
 
     def members_changed(self) -> None:
-        """Whoever waits asks the newcomers."""
+        """If a task waits, ask the new members."""
         for found in self._counts.values():
             found.news.set()

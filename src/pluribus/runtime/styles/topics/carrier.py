@@ -1,12 +1,12 @@
 """A group that carries events: batches go out when the loop's turn ends or they are full, and come in to a table.
 
-The base carrier is a FIFO group in which a member does not hear itself: its own subscriptions get what it publishes
-when that is handed to the group. Carriers of other orders do hear themselves, because an event has its place in the
-order only when it comes back.
+The base carrier is a FIFO group in which a member does not receive its own messages: its own subscriptions get its
+events when these are handed to the group. In carriers of other orders a member does receive its own messages, because
+an event has its place in the order only when it comes back.
 
 *Flow.* A batch that the group has no room for waits in a queue, in front of all later ones, and a task of its own sends
-it; publishers wait until the queue is short again. A frame that came in gives its room back to its sender when every
-subscription that waits (``backlog.WAIT``) has taken what it has of it.
+it; publishers wait until the queue is short again. A received frame gives its room back to its sender when every
+subscription for which publishers wait (``backlog.WAIT``) has taken its events.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...group.group import Group
 log = logging.getLogger(__name__)
 
 QUEUED = 2
-"""Batches that may wait before publishers do."""
+"""Batches that may wait before publishers must wait."""
 TOGETHER = 16
 """Batches that are looked at when there is room for some."""
 
@@ -41,7 +41,7 @@ Heard = Callable[[Message], None]
 
 
 class Carrier:
-    """One group; ``taken`` is told of every batch that comes in, ``heard`` of every other message."""
+    """One group. ``taken`` is called with every batch that comes in, ``heard`` with every other message."""
 
     def __init__(
         self, order: str, group: Group, table: Table, now: Callable[[], float], taken: Taken, heard: Heard, *, own: bool
@@ -52,7 +52,7 @@ class Carrier:
         out = group._channel.out
         self.gathering = Gathering(group.me, out.usual, long_bytes=out.longest)
         self.crowd: set[Reader] = set()
-        """Readers of this member that have much to read and want to be waited for."""
+        """Readers of this member that are behind and for which publishers wait."""
         self.missed: Callable[[], None] = lambda: None
         self._own = own
         self._now = now
@@ -71,8 +71,8 @@ class Carrier:
     # Out
 
     def opened(self) -> None:
-        """The batch got its first event: it goes out when the turn ends; or at once, if this seems to be one who asks
-        and answers, for whom nobody else would join it."""
+        """The batch got its first event: it goes out when the turn ends. It goes out at once if this seems to be a
+        program that publishes and waits for an answer, so that no further event would join the batch."""
         if not self._scheduled:
             self._scheduled = True
             if self._batched <= 1:
@@ -80,7 +80,7 @@ class Carrier:
             self._loop.call_soon(self._turn_ended)
 
     def close_batch(self) -> None:
-        """Send what gathered, or put it in line."""
+        """Send the open batch, or append it to the queue."""
         if self.gathering.empty:
             return
         batches = self.gathering.close()
@@ -126,7 +126,7 @@ class Carrier:
         self._complain()
 
     async def drain(self, timeout: float) -> None:
-        """The same before the bus is closed; ``Undelivered`` if it takes longer, or cannot be sent."""
+        """Like ``flush``, before the bus is closed. ``Undelivered`` if it takes longer, or cannot be sent."""
         try:
             async with asyncio.timeout(timeout):
                 await self.flush()
@@ -138,7 +138,7 @@ class Carrier:
             raise Undelivered(f"events could not be sent: {error}") from None
 
     def _complain(self) -> None:
-        """What could not be sent is told once, to whoever publishes next."""
+        """Raise a failed send once, to the next caller that publishes."""
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -185,7 +185,8 @@ class Carrier:
         self.table.spread(arrived, hold)
 
     def _crowded(self) -> bool:
-        """Whether a subscription of this member, which no window slows us down for, has too much of our own."""
+        """True if a subscription of this member has too many of our own events waiting. No window slows this member
+        down for it."""
         return not self._own and bool(self.crowd)
 
     def wake(self) -> None:
@@ -251,7 +252,7 @@ class Carrier:
             hold.let_go()
 
     def _read(self, frame: Frame) -> None:
-        """Everybody has read it: its sender may send as much again."""
+        """Every reader has read the frame: its sender may send as much again."""
         channel = self.group._channel
         self._held -= 1
         channel.pass_over(frame)

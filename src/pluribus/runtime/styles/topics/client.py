@@ -1,8 +1,8 @@
 """Topics on a client: publish and subscribe through its member.
 
-Durable publishing and reading go on where they were when the member goes away, without loss and without anything twice.
-A live subscription gets ``Gap`` in the place of what it may have missed. A live event that was being published when the
-connection broke is ``Uncertain``.
+When the member goes away, durable publishing and reading go on where they were, without loss and without duplicates. A
+live subscription gets ``Gap`` in the place of the events that it may have missed. A live event that was being published
+when the connection broke is ``Uncertain``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("pluribus")
 
 READ_EVENTS = 1_024
-"""Events after which the member hears that they were read."""
+"""Events after which the member is told how far the client has read."""
 TELL_EVENTS = 1_024
 
 
@@ -84,7 +84,7 @@ class ClientTopics:
         self.wall = bus._wall
         self.subscriptions: dict[int, ClientSubscription] = {}
         self.malformed = 0
-        """Events that this program could not read."""
+        """Events that this program could not decode."""
         self._numbers = 0
         self._session = bus.new_number()
         self._told = 0
@@ -232,9 +232,9 @@ class ClientTopics:
         call: Call | None = None,
         bodies: bool = False,
     ) -> ClientSubscription:
-        """See ``TopicsFace.subscribe``. The member filters by topic and condition; types, places and concepts are this
-        program's own, and are looked at here. A client that reads slowly is told what it missed, unless it asks for
-        something else: publishers do not wait for clients."""
+        """See ``TopicsFace.subscribe``. The member filters by topic and condition; types, places and concepts are known
+        only to this program, which filters by them here. A client that reads slowly is told how many events it missed,
+        unless it asks for another policy: publishers do not wait for clients."""
         self._bus._check_open()
         if guarantee not in GUARANTEES:
             raise BadInput(f"guarantee={guarantee!r} is none: use {', '.join(GUARANTEES)}")
@@ -270,7 +270,7 @@ class ClientTopics:
         return made
 
     def begin_soon(self, subscription: ClientSubscription) -> None:
-        """Begin without anybody waiting for it."""
+        """Begin, without a caller that waits."""
         self.task(subscription.open_quietly())
 
     def call_soon(self, subscription: Readable, call: Call, bodies: bool) -> None:
@@ -345,8 +345,8 @@ class ClientTopics:
             self._restoring = asyncio.ensure_future(self._restore())
 
     async def _restore(self) -> None:
-        """Live subscriptions begin again, at whichever member there is. Those that somebody is opening are asked for by
-        whoever does: one that is asked for twice misses what comes between."""
+        """Begin live subscriptions again, at the new member. A subscription that a caller is just opening is left to
+        that caller: a second request would lose the events between the two."""
         pause_s = PAUSE_S
         while not self.closed:
             breaks = self._breaks
@@ -355,14 +355,15 @@ class ClientTopics:
                 for subscription in list(self.subscriptions.values()):
                     if subscription.begun and not (subscription.closed or subscription.ended):
                         await self._begin_again(subscription)
-                if self._breaks == breaks:  # else it broke again behind the last answer
+                if self._breaks == breaks:  # else the connection broke again after the last answer
                     return
             except PluribusError:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def _begin_again(self, subscription: ClientSubscription) -> None:
-        """One that is refused ends: the others must not begin again and again because of it."""
+        """Begin one subscription again. If it is refused, it ends, so that the others do not begin again and again
+        because of it."""
         try:
             await subscription.listen()
         except (Closed, Unreachable):
@@ -373,7 +374,7 @@ class ClientTopics:
     # The end.
 
     async def drain(self, timeout: float) -> None:
-        """Live events have left when ``publish`` returns."""
+        """Nothing to wait for: live events have left when ``publish`` returns."""
 
     async def close(self) -> None:
         self.closed = True
@@ -404,11 +405,11 @@ class ClientSubscription:
         self._events: deque[Event[Any] | Gap] = deque()
         self._unread = 0
         self._under_way = False
-        """Of a shared subscription: an event was handed out, and is finished when the next one is asked for."""
+        """Of a shared subscription: an event was handed out; asking for the next one finishes it."""
         self._arrival = asyncio.Event()
         self.begun = self.closed = False
         self.ended: PluribusError | None = None
-        """Why there will be no more events, if it ended by itself."""
+        """Why there will be no more events, if the subscription ended by itself."""
         self._opening: asyncio.Future[None] | None = None
 
     @property
@@ -433,7 +434,7 @@ class ClientSubscription:
         return self
 
     async def open_quietly(self) -> None:
-        """For whoever does not wait for it."""
+        """Open, without a caller that waits."""
         try:
             await self.open()
         except PluribusError as error:
@@ -453,7 +454,7 @@ class ClientSubscription:
 
     async def listen(self) -> None:
         self._unread, self._under_way = 0, False
-        if self.shared:  # what came from another member is given to others, who are told so
+        if self.shared:  # events from another member are given to other subscribers, which are told so
             self._events = deque(event for event in self._events if isinstance(event, Gap))
         await self._topics.line.ask(self._listen)
 
@@ -463,7 +464,7 @@ class ClientSubscription:
         for live in heard.events:
             try:
                 event = _event(live)
-            except MalformedFrame:  # of another release of the program, perhaps: no reason to break with the member
+            except MalformedFrame:  # of another release of the program, perhaps: no reason to close the connection
                 self._topics.malformed += 1
                 self._read_one()
                 continue
@@ -477,7 +478,7 @@ class ClientSubscription:
         self._arrival.set()
 
     def _wanted(self, event: Event[Any]) -> Event[Any] | None:
-        """What the member cannot know: types and concepts of this program."""
+        """Apply the conditions that the member cannot check: types and concepts of this program."""
         interest = self.interest
         if interest.type is not None and not isinstance(event.body, interest.type):
             return None
@@ -503,8 +504,8 @@ class ClientSubscription:
             self._unread = 0
 
     async def receive(self, timeout: float | None = None) -> Event[Any]:
-        """The next event; ``Gap`` in the place of missing ones; ``Overflow`` at the end of one that was too slow and
-        had asked for that; ``TimeoutError``, ``Closed`` as with groups."""
+        """The next event; ``Gap`` in the place of missing ones; ``Overflow`` at the end of a subscription with
+        ``slow="disconnect"`` that was too slow; ``TimeoutError``, ``Closed`` as with groups."""
         async with asyncio.timeout(timeout):
             await self.open()
             if self._under_way:

@@ -1,4 +1,4 @@
-"""What a keeper does for topics that keep only the last event of each key: where it leads, it goes through them.
+"""The leading keeper compacts topics that keep only the last event of each key.
 
 What is left out, and why that is right, is in ``pubsub/durable/compaction.py``. Here one topic after another has its
 pass, a slice at a time, and what a slice gives is ordered before the next one.
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from .desk import TopicsDesk
 
 LOOK_S = 0.5
-"""How often topics are looked at."""
+"""Seconds between two looks for topics to compact."""
 PAUSE_S = 0.002
-"""Between two slices, so that others have their turns."""
+"""Seconds between two slices, so that other tasks have their turns."""
 
 
 class CompactingDesk:
-    """Compaction on one keeper. ``look`` is called where it leads, as often as one likes."""
+    """Compaction on one keeper. ``look`` is called where this keeper leads, as often as one likes."""
 
     def __init__(self, desk: KeeperDesk, topics: TopicsDesk) -> None:
         self._desk = desk
@@ -38,7 +38,7 @@ class CompactingDesk:
         self._next_s = 0.0
         self._turn = 0
         self.dropped = 0
-        """Events that were left out by this keeper."""
+        """Events that this keeper left out."""
 
     def stop(self) -> None:
         self._pass = None
@@ -46,7 +46,7 @@ class CompactingDesk:
             self._timer.cancel()
 
     def look(self) -> None:
-        """Begin with a topic that is due, unless one has its pass."""
+        """Begin with a topic that is due, unless a pass is under way."""
         if self._pass is not None or self._clock.now() < self._next_s:
             return
         self._next_s = self._clock.now() + LOOK_S

@@ -1,7 +1,8 @@
 """What keepers answer about durable topics: publish, read, follow, find. A part of a keeper's desk.
 
-Reading is from this keeper's own log, of what it has applied, which is committed; nothing is asked of others for it.
-Only where it finds nothing it asks the leader whether that is all: what was acknowledged before a question is found.
+A keeper reads from its own log the events that it has applied, which are committed; it asks no other keeper for them.
+Only if it finds nothing, it asks the leader whether it is behind: so every event that was acknowledged before the
+question is found.
 """
 
 from __future__ import annotations
@@ -41,28 +42,28 @@ if TYPE_CHECKING:
     from ...keepers.desk import KeeperDesk
 
 TOPICS = 1
-"""The number of the machine that durable topics are: every log begins with it."""
+"""The number of the machine of durable topics: every log begins with it."""
 FILTERS_MAX = 256
 WATCHERS_MAX = 1_024
-"""Of one durable subscription; all but one are told at once."""
+"""Followers of one durable subscription that wait; beyond that the oldest is told at once."""
 TURN_BYTES = 512 << 10
-"""What is read before others have a turn."""
+"""Bytes that are read before other tasks have a turn."""
 LONG_AGO_BYTES = 8 << 20
-"""What is read for a filter that finds nothing, before others have a turn."""
+"""Bytes that are read for a filter that finds nothing, before other tasks have a turn."""
 
 
 class TopicsDesk:
-    """Durable topics of one keeper. ``questions`` are what it answers."""
+    """Durable topics of one keeper. ``questions`` are the requests that it answers."""
 
     def __init__(self, desk: KeeperDesk) -> None:
         self._desk = desk
         self._reading: Reading | None = None
         self._filters: dict[str, Callable[[Any], Any]] = {}
         self._read_bytes = 0
-        """Since others had a turn."""
+        """Bytes read since other tasks had a turn."""
         self._turns = 0
         self._watchers: dict[str, list[asyncio.Future[None]]] = {}
-        """By durable subscription: who wants to know when another one takes it over."""
+        """By durable subscription: readers that want to know when another one takes it over."""
 
     def questions(self) -> Mapping[type, Callable[[Any], Any]]:
         return {
@@ -126,11 +127,11 @@ class TopicsDesk:
         return await self.submit(batches)
 
     async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
-        """Have commands ordered, and what became of each."""
+        """Have commands ordered; returns the outcome of each."""
         return await self._desk.ordered(TOPICS, held)
 
     def submit_now(self, held: Sequence[bytes], answered: Ended) -> None:
-        """The same for one who is called back, perhaps before this returns."""
+        """The same with a call-back, which may be called before this returns."""
 
         def done(index: int, error: PluribusError | None) -> None:
             outcomes: list[Outcome] = []
@@ -171,7 +172,7 @@ class TopicsDesk:
                 if loop.time() >= until:
                     return False
                 await self._news_of(asked.name, until)
-            elif fresh:  # it was removed
+            elif fresh:  # the topic was removed
                 return True
             else:  # or perhaps this keeper is behind
                 await self._desk.barrier()
@@ -194,7 +195,7 @@ class TopicsDesk:
                 del self._watchers[name]
 
     def applied(self) -> None:
-        """Commands were applied: whoever lost a subscription hears of it."""
+        """Commands were applied: a reader whose subscription was taken over is told."""
         hosted = self._desk.host.named(TopicsMachine.kind) if self._watchers else None
         news = self.topics.subscriptions.news if hosted is not None else {}
         if news:
@@ -204,7 +205,7 @@ class TopicsDesk:
             news.clear()
 
     def wake(self) -> None:
-        """The state is another one, or this keeper stops: everybody looks again."""
+        """The state was replaced, or this keeper stops: every waiting task looks again."""
         for watchers in self._watchers.values():
             for watcher in watchers:
                 _wake(watcher)
@@ -238,15 +239,15 @@ class TopicsDesk:
                 return Fetched(pieces, start, first, end, self.log)
             if start < end:
                 await asyncio.sleep(0)
-            elif not fresh:  # nothing: is that so, or is this keeper behind?
+            elif not fresh:  # nothing found: is there none, or is this keeper behind?
                 await self._desk.barrier()
                 fresh = True
             elif not await self._desk.changed(until):
                 return Fetched(pieces, start, first, end, self.log)
 
     async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
-        """As much as is asked for, a little at a time, so that others have their turns. They also have them when
-        somebody asks again and again for little: what is here is read without waiting for anything."""
+        """Read as much as is asked for, a little at a time, so that other tasks have their turns; they also have them
+        when a client asks again and again for little. Events that are here are read without waiting."""
         pieces: list[Piece] = []
         left = min(max(asked.bytes_max, 1), READ_BYTES_MAX)  # with none at all it would never come to an end
         while True:
@@ -272,7 +273,7 @@ class TopicsDesk:
             left, behind = max(asked.bytes_max, 1), False
             self._turns += 1
             at = self._turns % max(len(names), 1)
-            for name in (*names[at:], *names[:at]):  # each is the first one some time: a busy one fills the answer
+            for name in (*names[at:], *names[:at]):  # each topic is the first at some time: a busy one fills the answer
                 first, end = self.topics.bounds[name]
                 start = max(offsets.get(name, first), first)
                 if start < end and left > 0:
@@ -318,7 +319,7 @@ class TopicsDesk:
         return batch if len(which) == len(batch) and bodies else batch.chosen(which, bodies)
 
     def which(self, batch: StoredBatch, where: str) -> Sequence[int]:
-        """The events that a filter wants, by their place in the batch."""
+        """The places, in the batch, of the events that a filter accepts."""
         if not where:
             return range(len(batch))
         wanted = self._filter(where)

@@ -1,8 +1,8 @@
 """Durable topics as an application has them: publish, subscribe, read the log. The same on a member and on a client.
 
 ``Durable`` asks keepers through a ``KeeperLine``: the keeper of this process, one that is a member of the same bus, or
-one behind a TCP connection. A line may break; what is asked here is asked again, of another keeper if need be, because
-every request may be repeated: batches have identities, commands say what they want in full.
+one behind a TCP connection. A line may break; the request is then repeated, to another keeper if need be. Every request
+may be repeated: batches have identities, and commands name the whole state that they ask for.
 """
 
 from __future__ import annotations
@@ -61,32 +61,32 @@ B = TypeVar("B")
 
 ASK_S = 15.0
 WAITING_BYTES_MAX = 64 << 20
-"""Events that were published and are not confirmed; more wait, or raise ``Overflow``."""
+"""Events that are published and not confirmed; a further event waits, or raises ``Overflow``."""
 FOR_EVER = 1 << 62
 NOWHERE = "pluribus/nowhere"
-"""A topic to ask keepers for, to learn whether they are there."""
+"""A topic that keepers are asked for, to learn whether there are keepers."""
 LEASE_S = 3_600.0
 RETAIN_MAX = 1e12
-"""Seconds or bytes of a topic that are kept, at most."""
+"""The largest limits of retention, in seconds or bytes."""
 
 TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable, NoMembers)
-"""Ask again, perhaps somebody else."""
+"""Errors after which the request is repeated, perhaps to another keeper."""
 DOUBTFUL = (Closed, Uncertain, Unreachable)
-"""What was asked may have been done."""
+"""Errors after which the request may have been done."""
 
 
 class KeeperLine(Protocol):
     """A way to a keeper."""
 
     async def ask(self, request: Any) -> Any:
-        """One attempt; raises one of ``TRANSIENT`` if another may succeed."""
+        """One attempt; raises an error of ``TRANSIENT`` if another attempt may succeed."""
 
     def ask_now(self, put: Put, answered: Ended) -> bool:
-        """Of a keeper in this process; false if there is none, and nothing was asked."""
+        """Ask a keeper in this process; false if there is none, and nothing was asked."""
 
 
 class Durable:
-    """``sender`` is who publishes, as readers see it."""
+    """``sender`` names the publisher, as readers see it."""
 
     def __init__(self, line: KeeperLine, sender: int, new_number: Callable[[], int], wall: Callable[[], float]) -> None:
         self._line = line
@@ -98,11 +98,11 @@ class Durable:
         self._subscriptions: dict[DurableSubscription[Any], None] = {}
         """In their order, which a set does not keep: a world must do the same every time."""
         self._kept = False
-        """Whether a keeper has ever answered."""
+        """True if a keeper has ever answered."""
         self._closed = False
 
     def new_number(self) -> int:
-        """One that nobody else draws: of a session, or a consumer."""
+        """A random number for a session or a consumer, which no other one draws."""
         return self._new_number()
 
     @property
@@ -112,8 +112,8 @@ class Durable:
     # Asking.
 
     async def ask(self, request: Any, timeout: float | None = ASK_S) -> Any:
-        """Until it is answered; what keeps it from that is raised after ``timeout`` seconds, ``NoKeeper`` at once. If
-        any attempt may have done it, that is ``Uncertain``, whatever became of the last one."""
+        """Ask until there is an answer. After ``timeout`` seconds the last error is raised, ``NoKeeper`` at once. If
+        any attempt may have done the request, that is ``Uncertain``, whatever the last attempt raised."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         pause_s = PAUSE_S
@@ -133,7 +133,7 @@ class Durable:
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def do(self, command: commands.Command, timeout: float | None = ASK_S) -> Outcome:
-        """Have a command done; ``Refused`` says why it was not."""
+        """Have a command done; ``Refused`` says why it was refused."""
         outcome: Outcome = await self.ask(Do(commands.encode(command)), timeout)
         if outcome.status == REFUSED:
             raise Refused(outcome.reason)
@@ -152,8 +152,8 @@ class Durable:
         id: MessageId | None = None,
     ) -> MessageId:
         """Returns when a majority of the voters have the event on disk. ``Uncertain(id)``: perhaps they have, perhaps
-        not; with that ``id`` it may be published again and is there once. ``NoKeeper``: nobody keeps durable topics,
-        and nothing was published; a ``timeout`` gives a keeper time to come."""
+        not; publish it again with that ``id``, and the topic has it once. ``NoKeeper``: there is no keeper, and nothing
+        was published; a ``timeout`` gives a keeper time to come."""
         if not self._kept:
             timeout = await self._keeper(timeout)
         if id is not None:
@@ -171,8 +171,8 @@ class Durable:
         headers: Mapping[str, Any] | None = None,
         keys: Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
-        """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations.
-        ``keys`` are the keys of the events, one each."""
+        """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations of the
+        disk. ``keys`` are the keys of the events, one each."""
         pairs = events if isinstance(events, list) else list(events)
         if not self._kept and pairs:
             timeout = await self._keeper(timeout)
@@ -180,7 +180,7 @@ class Durable:
         if plain is not None:
             topic, bodies, size = plain
             run, several = (await self._room(topic)).add_bytes(bodies, size)
-            if len(several) == 1:  # mostly, and then without a coroutine more
+            if len(several) == 1:  # the usual case, without one more coroutine
                 await self._confirmed(several[0], run[0], timeout)
             else:
                 await self._all_confirmed(dict.fromkeys(several, run[0]), timeout)
@@ -199,8 +199,9 @@ class Durable:
         return ids
 
     async def _keeper(self, timeout: float | None) -> float | None:
-        """Returns when somebody keeps durable topics, with what is left of ``timeout``; ``NoKeeper`` if nobody does, by
-        then or at once. Asked before anything is published, so that whoever is told may be sure that nothing was."""
+        """Returns when there is a keeper, with the remaining seconds of ``timeout``; ``NoKeeper`` if there is none in
+        that time, or at once without ``timeout``. This is asked before anything is published, so that ``NoKeeper``
+        means that nothing was."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         pause_s = PAUSE_S
@@ -220,12 +221,12 @@ class Durable:
                     "with `pluribus keep --store PATH`"
                 ) from None
             except TRANSIENT:
-                break  # keepers there are: publishing will tell what is wrong with them
+                break  # there are keepers: publishing will report the error
             self._kept = True
         return None if until is None else max(until - loop.time(), 0.0)
 
     async def _all_confirmed(self, waiting: Mapping[Confirmation, MessageId], timeout: float | None) -> None:
-        """``timeout`` is for all of them."""
+        """Returns when all are confirmed; ``timeout`` is for all of them together."""
         if timeout is None or len(waiting) == 1:
             for done, id in waiting.items():
                 await self._confirmed(done, id, timeout)
@@ -241,7 +242,7 @@ class Durable:
     def publish_soon(
         self, topic: str, body: Any, *, headers: Mapping[str, Any] | None = None, parent: MessageId | None = None
     ) -> MessageId:
-        """Publish without waiting; ``await flush()`` waits for all. ``Overflow`` if too much waits already."""
+        """Publish without waiting; ``await flush()`` waits for all. ``Overflow`` if too many events wait already."""
         self._check_open()
         publisher = self._publisher(topic)
         if publisher.waiting_bytes > WAITING_BYTES_MAX:
@@ -251,12 +252,12 @@ class Durable:
         return id
 
     async def flush(self) -> None:
-        """Returns when everything that was published is on disk; ``Uncertain`` with the first that may not be."""
+        """Returns when every published event is on disk; ``Uncertain`` with the first that may not be."""
         for publisher in list(self._publishers.values()):
             await publisher.flush()
 
     async def drain(self, timeout: float) -> None:
-        """Returns when everything that was published soon is on disk; ``Uncertain`` with the first that may not be."""
+        """Returns when every event of ``publish_soon`` is on disk; ``Uncertain`` with the first that may not be."""
         try:
             async with asyncio.timeout(timeout):
                 for publisher in [publisher for publisher in self._publishers.values() if publisher.owes]:
@@ -347,7 +348,7 @@ class Durable:
         tries: int = TRIES,
         ahead: int = HELD_MAX,
     ) -> DurableSubscription[B]:
-        """Events of durable topics; see ``DurableSubscription``, and with ``shared``, ``SharedSubscription``."""
+        """Subscribe to durable topics; see ``DurableSubscription``, and with ``shared``, ``SharedSubscription``."""
         self._check_open()
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         for one in patterns:
@@ -364,7 +365,8 @@ class Durable:
         return subscription
 
     def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
-        """What is kept for a subscriber that may be away: events of these topics, and what is posted to it."""
+        """A mailbox, which keeps events for a subscriber that may be away: events of these topics, and events posted to
+        it."""
         self._check_open()
         watched = [topics] if isinstance(topics, str) else list(topics)
         for one in watched:
@@ -377,7 +379,7 @@ class Durable:
         self._subscriptions.pop(subscription, None)
 
     async def unsubscribe(self, name: str) -> None:
-        """Forget a durable subscription and how far it came."""
+        """Forget a durable subscription and its committed offsets."""
         await self.do(commands.Detach(name))
 
     def log(self, topic: str) -> Log:
@@ -396,15 +398,16 @@ class Durable:
         return found
 
     async def redrive_group(self, name: str, most: int = 1_000) -> int:
-        """Hand out the oldest dead letters of a consumer group again; how many. It need not have members."""
+        """Deliver the oldest dead letters of a consumer group again; returns how many. The group need not have
+        members."""
         known = {one.name: one for one in await self.groups()}
         if name not in known:
             raise BadInput(f"there is no consumer group {name!r}: there are {', '.join(known) or 'none'}")
         return await redriven(MachineLine(group_name(name), self, GroupOutcome, True), known[name].dead[:most])
 
     async def remove_group(self, name: str) -> None:
-        """Forget a consumer group: how far it came, and its dead letters. The events stay in their topics. A group
-        that still has members is refused: close them first; a member that died is gone after 10 s."""
+        """Forget a consumer group, with its committed offsets and its dead letters. The events stay in their topics. A
+        group that still has members is refused: close them first; a member that died is gone after 10 s."""
         known = [one.name for one in await self.groups()]
         if name not in known:
             raise BadInput(f"there is no consumer group {name!r}: there are {', '.join(known) or 'none'}")
@@ -413,9 +416,10 @@ class Durable:
             raise Refused(outcome.reason)
 
     async def retain(self, topic: str, *, age: float = 0.0, size: int = 0, keys: str | None = None) -> None:
-        """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. What is older is
-        removed soon, in larger steps. ``keys="last"``: of the events that were published with one ``key``, the last one
-        stays; the ones before go some time later, and the others keep their offsets. Each call says all of it anew."""
+        """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. Older events are
+        removed soon, in larger steps. ``keys="last"``: of the events with one ``key``, the last one stays; earlier ones
+        are removed some time later, and the remaining events keep their offsets. Each call replaces all settings of the
+        one before."""
         for name, given in (("age", age), ("size", size)):
             if isinstance(given, bool) or not isinstance(given, int | float):
                 raise BadInput(
@@ -430,13 +434,13 @@ class Durable:
         await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size), keys is not None))
 
     async def subscribers(self, pattern: str = "#") -> list[Subscribed]:
-        """Durable subscriptions and mailboxes of topics that match, with the offsets up to which each is done."""
+        """Durable subscriptions and mailboxes of matching topics, with their committed offsets."""
         levels_of(pattern)
         found: list[Subscribed] = await self.ask(Who(pattern))
         return found
 
     async def delete(self, topic: str) -> int:
-        """Remove every event that a topic has now; how many there were. Offsets are never given twice, so the topic
+        """Remove every event that a topic has now; returns how many there were. Offsets are never reused: the topic
         goes on at the next one."""
         for known in await self.ask(Find(checked_topic(topic))):
             await self.do(commands.Forget(topic, known.end))
@@ -457,7 +461,7 @@ class Durable:
         query: str = "",
         anew: bool = False,
     ) -> Outcome:
-        """Write a part of a batch that is not visible before ``commit_batch``."""
+        """Write a part of a batch; the part is invisible before ``commit_batch``."""
         at = int(self.wall() * 1e6)
         return await self.do(commands.Stage(writer, batch, attempt, part, at, int(lease * 1e6), packed, query, anew))
 
@@ -471,16 +475,17 @@ class Durable:
         anew: bool = False,
         keep: float = KEEP_WRITER_S,
     ) -> Outcome:
-        """Make what these attempts staged visible, all at once; each with the number of its parts. Once.
+        """Make the staged parts of these attempts visible, all at once; ``attempts`` gives the number of parts of each.
+        It takes effect once, however often it is repeated.
 
-        The number of the batch is remembered for ``keep`` seconds. It belongs to ``query``: under the name of a writer
-        that another query has used, ``Refused``, unless it begins ``anew``.
+        The number of the batch is remembered for ``keep`` seconds. The writer belongs to ``query``: if another query
+        has used its name, ``Refused``, unless this one begins ``anew``.
         """
         at, keep_us = int(self.wall() * 1e6), int(keep * 1e6)
         return await self.do(commands.Publish(writer, batch, list(attempts), query, anew, at, keep_us))
 
     async def abort_batch(self, writer: str, batch: int, *, query: str = "") -> None:
-        """Drop what was staged for a batch."""
+        """Drop the staged parts of a batch."""
         await self.do(commands.Drop(0, writer, batch, query))
 
     async def last_batch(self, writer: str, *, query: str = "") -> int:
@@ -521,7 +526,7 @@ class Log:
         return (found[0].first, found[0].end) if found else (0, 0)
 
     async def offset_at(self, time: float | datetime) -> int:
-        """The first offset whose event is of this time (seconds since 1970, or a datetime) or later."""
+        """The first offset whose event has this time (seconds since 1970, or a datetime) or a later one."""
         found: int = await self._durable.ask(At(self.topic, _microseconds(time)))
         return found
 
@@ -551,7 +556,7 @@ class Log:
     ) -> Batches:
         """The events from ``start`` up to ``stop``, about ``max_bytes`` of them: packed batches that unpack to events.
 
-        ``next`` of what is returned is where to go on. ``where`` is a filter on bodies that the keeper applies;
+        ``next`` of the result is the offset at which to go on. ``where`` is a filter on bodies that the keeper applies;
         ``columns`` without ``"body"`` leaves bodies out. ``BadInput`` names the first offset that is kept, if ``start``
         was removed by retention.
         """
@@ -565,12 +570,12 @@ class Log:
 
 
 class Batches(list[StoredBatch]):
-    """What was read: packed batches, whose columns numpy and Arrow take as they are; or ``events()``."""
+    """The result of a read: packed batches, whose columns numpy and Arrow read without a copy; or ``events()``."""
 
     def __init__(self, batches: list[StoredBatch], next: int, first: int, end: int) -> None:
         super().__init__(batches)
         self.next = next
-        """Where to read on."""
+        """The offset at which to read on."""
         self.first = first
         self.end = end
 
@@ -579,7 +584,7 @@ class Batches(list[StoredBatch]):
 
 
 def _raise(error: PluribusError, doubt: str) -> NoReturn:
-    """``doubt`` is why an attempt before this one may have done it."""
+    """Raise the error. ``doubt`` is the reason why an earlier attempt may have done the request."""
     if doubt and not isinstance(error, DOUBTFUL):
         raise Uncertain(f"{doubt}; asked again: {error}") from None
     raise error

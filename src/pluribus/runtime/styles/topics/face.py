@@ -1,5 +1,5 @@
-"""What topics add to a bus, and to a client: the calls and what they promise. ``pubsub.py`` does it on a member,
-``client.py`` on a client, ``durable.py`` does what is durable on both."""
+"""Topics on a bus and on a client: the calls and their promises. ``pubsub.py`` has live topics on a member,
+``client.py`` on a client, ``durable.py`` has durable topics for both."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:  # loaded when first used
 
 _STYLE = "pluribus.runtime.styles.topics.style"
 FETCH_BYTES = 1 << 20
-"""What a durable subscription asks for at a time."""
+"""Bytes that a durable subscription asks for at a time."""
 HELD_MAX = 32
-"""Events that a member of a consumer group holds: few, so that the others have something to do."""
+"""Events that a member of a consumer group holds: few, so that the other members get some too."""
 TRIES = 20
 """Deliveries after which an event is a dead letter of its group."""
 
@@ -57,25 +57,26 @@ class Publish(Protocol):
         live: bool = True,
         key: str | None = None,
     ) -> Awaitable[MessageId]:
-        """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity once the window has
-        admitted it, at once unless somebody who wants to be waited for reads too slowly.
+        """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity when the window has
+        admitted it: at once, unless a subscriber with ``slow="wait"`` reads too slowly.
 
         ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
-        keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
-        waiting longer. ``durable=True`` returns when a majority of the voting keepers have it on disk; ``Uncertain``
-        has the ``id`` with which it may be published again, ``NoKeeper`` says at once that nobody keeps durable topics,
-        unless ``timeout`` gives a keeper time to come. Live subscribers get it then, unless ``live=False``.
-        ``key``: what the event is about; it travels as the header ``"key"``, and consumer groups handle events of one
-        key in their order.
+        keeps it as the last value of its topic, for later subscribers. ``timeout``: ``Overflow`` instead of waiting
+        longer. ``durable=True`` returns when a majority of the voting keepers have it on disk. ``Uncertain`` has the
+        ``id`` with which it may be published again; ``NoKeeper`` is raised at once if there is no keeper, unless
+        ``timeout`` gives a keeper time to come. When it is on disk, live subscribers get it too, unless ``live=False``.
+        ``key`` names the thing that the event is about; it travels as the header ``"key"``, and consumer groups handle
+        events of one key in their order.
         """
 
 
 class TopicsFace:
-    """``Bus`` and ``ClientBus`` are one."""
+    """The methods that topics add to ``Bus`` and ``ClientBus``."""
 
     publish: Publish
-    """Publish an event under a topic; ``Publish`` says what it takes and promises. An attribute, because it is called
-    more often than anything else: once topics are in use it is their own method, without a call in between."""
+    """Publish an event under a topic; ``Publish`` has its arguments and promises. It is an attribute because it is
+    called more often than any other method: once topics are in use it is ``Topics.publish`` itself, without a call in
+    between."""
 
     if TYPE_CHECKING:
 
@@ -83,7 +84,7 @@ class TopicsFace:
         def durable(self) -> Durable: ...
 
     def _publish_later(self) -> None:
-        """Until topics are loaded, ``publish`` loads them first."""
+        """Until topics are loaded: load them when ``publish`` is first called."""
         self.publish = self._publish_first
 
     async def _publish_first(
@@ -110,7 +111,7 @@ class TopicsFace:
 
     @property
     def pubsub(self) -> Topics:
-        """Publishing and subscribing, for those who extend it."""
+        """The object that publishes and subscribes, for programs that extend it."""
         return self._topics_style.live
 
     # Publishing.
@@ -146,12 +147,12 @@ class TopicsFace:
         live: bool = True,
         key: str | None = None,
     ) -> MessageId:
-        """Publish without waiting; ``await bus.flush()`` waits for everything. ``Overflow`` if too much waits already.
-        Live events are given their identity at once; durable ones too, and are on disk when flushed."""
+        """Publish without waiting; ``await bus.flush()`` waits for all. ``Overflow`` if too many events wait already.
+        Every event is given its identity at once; durable ones are on disk after ``flush``."""
         return self.pubsub.publish_soon(topic, body, with_key(headers, key), parent, retain, durable, live)
 
     async def flush(self) -> None:
-        """Returns when everything that was published is admitted, and on disk if it is durable."""
+        """Returns when every published event is admitted, and on disk if it is durable."""
         await self.pubsub.flush()
 
     # Subscribing.
@@ -312,24 +313,27 @@ class TopicsFace:
 
         ``async with bus.subscribe(...) as events`` begins and ends it; ``async for event in events`` reads it.
         ``where`` is a condition on fields of the body (``docs/filters.md``), ``type`` the class of the bodies,
-        subclasses included. ``call`` is called with every event, instead of iterating; with ``bodies``, with its body.
+        subclasses included. ``call`` is a function that is called with every event, instead of iterating; with
+        ``bodies=True``, with its body.
 
         ``guarantee``: ``best effort``, ``reliable`` (the default), or an order: ``fifo``, ``causal``, ``total``.
-        ``deadline``: events that are older, in seconds, are dropped and reported. ``backlog`` events may wait; who is
-        slower than that chooses by ``slow`` to be waited for (``wait``), told (``tell``), buffered (``buffer``),
-        disconnected (``disconnect``) or given a sample (``sample``). ``shared="name"``: each event goes to one of those
-        who subscribe with that name. ``retain=False``: without the last values of before.
+        ``deadline``: events that are older, in seconds, are dropped and reported. ``backlog`` events may wait. ``slow``
+        says what happens to a slower reader: publishers wait for it (``wait``), it is told of a gap (``tell``), events
+        are buffered (``buffer``), it is disconnected (``disconnect``), or it gets a sample (``sample``).
+        ``shared="name"``: each event goes to one of the subscriptions with that name. ``retain=False``: without
+        retained values.
 
-        ``near=Near(latitude, longitude, within_m)``: events near a place; ``move`` changes it. ``concept="share",
-        vocabulary=...``: events about a concept, whatever words they use. ``object="name", property="price"``: changes
-        of an object that somebody lets be watched (``observed``).
+        ``near=Near(latitude, longitude, within_m)``: events near a place; ``move`` changes it.
+        ``concept="share", vocabulary=...``: events about a concept, whatever words they use.
+        ``object="name", property="price"``: changes of an object that a program made watchable (``observed``).
 
-        ``durable="name"`` reads what keepers keep, and goes on under that name where it came to; ``start`` is
-        ``"earliest"``, ``"latest"``, an offset or a time, for a name that is new, or to replay without one. With these
-        come ``commit="manual"`` and ``max_bytes``; see ``DurableSubscription``.
+        ``durable="name"`` reads durable topics, and goes on at the committed offset of that name. ``start`` is
+        ``"earliest"``, ``"latest"``, an offset or a time, for a new name, or for a replay without a name.
+        ``commit="manual"`` and ``max_bytes`` belong to these; see ``DurableSubscription``.
 
-        ``durable="name", shared=True``: each event goes to one of those who subscribe so, as each has room for up to
-        ``ahead`` events; after ``tries`` deliveries it is a dead letter. See ``SharedSubscription``.
+        ``durable="name", shared=True``: a consumer group. Each event goes to one of the subscriptions of that name,
+        each of which holds up to ``ahead`` events; after ``tries`` deliveries an event is a dead letter. See
+        ``SharedSubscription``.
         """
         if shared is True and durable is None:
             raise BadInput("shared=True shares what is kept under a name: give durable=NAME, or shared=NAME for live")
@@ -399,12 +403,12 @@ class TopicsFace:
         durable: str | None = None,
         start: Start | None = None,
     ) -> Matches:
-        """What a row pattern (``docs/patterns.md``) finds in the events under some topics.
+        """The matches of a row pattern (``docs/patterns.md``) in the events under some topics.
 
         ``async with bus.matches(...) as found: async for match in found``. ``lateness_s`` and ``on_problem`` are those
-        of ``pluribus.patterns.Matcher``, ``where`` and what follows it those of ``subscribe``. ``tick_s``: when no
-        event came for so long, the time of this member's clock counts as the time of an event; for patterns ordered by
-        such times.
+        of ``pluribus.patterns.Matcher``, ``where`` and the later arguments those of ``subscribe``. ``tick_s``: when no
+        event came for so many seconds, the time of this member's clock counts as the time of an event; for patterns
+        ordered by such times.
         """
         from .patterns import Matches
 
@@ -438,8 +442,8 @@ class TopicsFace:
         """A decorator: the function is called with every event that matches, from now on; see ``subscribe``.
 
         If its first parameter is annotated with a registered type, only bodies of that type come, and the function is
-        given the body itself; annotated as ``Event`` or not at all, it is given the event. The function's
-        ``subscription`` may be awaited, to be sure that it has begun, and closed.
+        given the body itself; annotated as ``Event`` or not at all, it is given the event. The function gets an
+        attribute ``subscription``: await it to be sure that it has begun; close it to end it.
         """
         from .pubsub import handled_type
 
@@ -478,37 +482,38 @@ class TopicsFace:
         await subscription.close()
 
     async def observed(self, name: str, **properties: Any) -> Observed:
-        """An object that others may watch: setting one of its attributes tells those who subscribed with ``object=``.
-        Its values are retained, so that who comes later gets them too."""
+        """An object that others may watch: setting one of its attributes publishes the change to subscriptions with
+        ``object=``. Its values are retained, so that later subscribers get them too."""
         return await self.pubsub.observed(name, properties)
 
     # Who is there, and with what.
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with so many members, this one included, that publish or subscribe. Members find each other a
-        moment after they have connected; what is published before that does not reach the others. It returns when this
-        member knows what each of them subscribed to: events published after that go to them in the order they want.
+        moment after they have connected; events published before that do not reach the others. It returns when this
+        member knows the subscriptions of each of them: events published after that go to them in the order they asked
+        for.
         """
         await loaded(_STYLE)
         return await self.pubsub.wait_for(members, timeout)
 
     async def wait_for_subscribers(self, topic: str, count: int, timeout: float | None = 10.0) -> int:
         """Wait until there are ``count`` live subscriptions to a topic, on all members and clients together, those of
-        this program among them; returns how many there are. What is published after that goes to all of them.
+        this program among them; returns how many there are. Events published after that go to all of them.
         ``TimeoutError`` says how many there were. Durable subscriptions need no waiting, and do not count."""
         await loaded(_STYLE)
         return await self.pubsub.wait_for_subscribers(topic, count, timeout)
 
     async def advertise(self, pattern: str, type: type[Any] | None = None, about: str = "") -> None:
-        """Say to everybody what this program will publish."""
+        """Tell all members which events this program will publish."""
         await self.pubsub.advertise(pattern, type, about)
 
     async def unadvertise(self, pattern: str) -> None:
-        """Take it back."""
+        """Take an advertisement back."""
         await self.pubsub.unadvertise(pattern)
 
     async def topics(self, pattern: str = "#") -> list[Advertisement]:
-        """What members advertise under topics that the pattern may match."""
+        """The advertisements of members for topics that the pattern may match."""
         return await self.pubsub.topics(pattern)
 
     # Durable topics.
@@ -518,6 +523,6 @@ class TopicsFace:
         return self.durable.log(topic)
 
     def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
-        """What is kept for a subscriber that may be away: events of these topics, and what is posted to it. Use it with
-        ``async with``; acknowledge each event when it is dealt with."""
+        """A mailbox, which keeps events for a subscriber that may be away: events of these topics, and events posted to
+        it. Use it with ``async with``; acknowledge each event when it is dealt with."""
         return self.durable.mailbox(name, topics)

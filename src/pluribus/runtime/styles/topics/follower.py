@@ -1,8 +1,8 @@
-"""Durable subscriptions and mailboxes: reading what keepers keep, from where one came to last time.
+"""Durable subscriptions and mailboxes: reading durable topics from the last committed offset on.
 
-A subscription with a name has its place kept by the keepers. ``async for`` hands out one event after another; when the
-next one is asked for, the last one counts as handled, and its offset is committed soon, several at a time. A crash in
-between brings the last few again. With ``commit="manual"`` nothing is committed but by ``await subscription.commit()``.
+The keepers keep the offsets of a subscription that has a name. ``async for`` hands out one event after another; when
+the next one is asked for, the last one counts as handled, and its offset is committed soon, several at a time. A crash
+in between brings the last few again. With ``commit="manual"`` only ``await subscription.commit()`` commits.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ class DurableSubscription(Generic[B]):
     """Made by ``bus.subscribe(topic, durable=name)``; use it with ``async with`` and ``async for``.
 
     ``start`` is ``"earliest"``, ``"latest"``, an offset (int) or a time (seconds since 1970 as float, or a datetime);
-    it counts when the name is new, later the committed offsets do. Without a name nothing is kept: a replay from
-    ``start`` on. ``where`` is a filter that the keeper applies. A second subscriber of a name takes over at once; the
-    first one is told so, drops what it had fetched, and its reading ends with ``Refused``.
+    it is used when the name is new; later the committed offsets are used. Without a name no offsets are kept: a replay
+    from ``start`` on. ``where`` is a filter that the keeper applies. A second subscriber of a name takes over at once;
+    the first one is told so, drops the events that it had fetched, and its reading ends with ``Refused``.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class DurableSubscription(Generic[B]):
         self._max_bytes = max_bytes
         self._epoch = 0
         self._offsets: dict[str, int] = {}
-        """From where to read on."""
+        """By topic: the offset at which to read on."""
         self._ready: list[Event[B]] = []
         self._at = 0
         self._handled: dict[str, int] = {}
-        """Of topics with something to commit: the offset behind the last event that was handled."""
+        """By topic with offsets to commit: the offset behind the last event that was handled."""
         self._read: dict[str, int] = {}
-        """The same of what was read, whether handled or not, since everything was committed."""
+        """By topic: the offset behind the last event that was read, handled or not, since everything was committed."""
         self._committing: asyncio.Task[None] | None = None
         self._refused: PluribusError | None = None
         self._reading: asyncio.Task[Followed] | None = None
@@ -144,7 +144,8 @@ class DurableSubscription(Generic[B]):
         self._begun = True
 
     async def _watch(self, name: str) -> None:
-        """When another subscriber takes over, what was fetched and not handed out is dropped: it is the other's."""
+        """When another subscriber takes over, drop events that were fetched and not handed out: they are the
+        other's."""
         while not self.closed:
             try:
                 taken = await self._durable.ask(Watch(name, self._epoch, WAIT_S), None)
@@ -158,7 +159,7 @@ class DurableSubscription(Generic[B]):
                 return
 
     async def _starts(self) -> dict[str, int]:
-        """Offsets of topics that are there, where the keepers cannot tell them from ``start`` alone."""
+        """Offsets of existing topics, where the keepers cannot tell them from ``start`` alone."""
         timed = not isinstance(self._start, (str, int))
         if self.name is not None and not timed:
             return {}
@@ -194,7 +195,7 @@ class DurableSubscription(Generic[B]):
 
     async def receive(self, timeout: float | None = None) -> Event[B]:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when the subscription is closed."""
-        while self._at >= len(self._ready):  # another reader may have taken what came
+        while self._at >= len(self._ready):  # another reader may have taken the events
             await self._fill(timeout)
         event = self._ready[self._at]
         self._at += 1
@@ -203,7 +204,7 @@ class DurableSubscription(Generic[B]):
         return event
 
     async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[B]]:
-        """At least one event, and as many as are there; with the next call they count as handled."""
+        """At least one event, and as many as are there; the next call counts them as handled."""
         while self._at >= len(self._ready):
             await self._fill(timeout)
         events = self._ready[self._at : self._at + most]
@@ -211,8 +212,8 @@ class DurableSubscription(Generic[B]):
         return events
 
     def not_read(self, count: int) -> None:
-        """The last ``count`` events that were handed out were not looked at: they are handed out again, and closing
-        does not commit them. For those who fetch more at a time than they show (``pluribus.sync``)."""
+        """The caller did not look at the last ``count`` events: they are handed out again, and closing does not commit
+        them. For callers that fetch more at a time than they show (``pluribus.sync``)."""
         assert count <= self._at
         self._at -= count
 
@@ -230,7 +231,7 @@ class DurableSubscription(Generic[B]):
                 await self._more()
 
     async def _more(self) -> None:
-        """A request goes on when a caller gives up: what it brings is for the next call."""
+        """Fetch more. The request goes on when its caller gives up: its events are for the next call."""
         await self.open()
         while not self._ready:
             if self._refused is not None:
@@ -282,7 +283,7 @@ class DurableSubscription(Generic[B]):
             self._committing = asyncio.ensure_future(self._commit_handled())
 
     async def _commit_handled(self) -> None:
-        """One commit at a time; what was handled meanwhile goes with the next."""
+        """Commit, one request at a time; events that are handled meanwhile go with the next."""
         try:
             await asyncio.sleep(0.01)
             while self._handled:
@@ -290,7 +291,7 @@ class DurableSubscription(Generic[B]):
         except Refused as error:
             self._refused = error
         except PluribusError:
-            pass  # tried long enough: what is not committed comes again
+            pass  # tried long enough: events that are not committed are delivered again
         finally:
             self._committing = None
 
@@ -308,8 +309,8 @@ class DurableSubscription(Generic[B]):
             self._handled[topic] = max(self._handled.get(topic, 0), offset)
 
     async def commit(self, event: Event[B] | None = None) -> None:
-        """Everything up to this event of its topic was handled, or everything that was read; returns when a majority of
-        the voters have that on disk. ``Refused`` if another subscriber took over."""
+        """Commit everything up to this event of its topic, or everything that was read; returns when a majority of the
+        voters have that on disk. ``Refused`` if another subscriber took over."""
         if self.name is None:
             raise BadInput("this subscription has no name, so nothing is kept of it: subscribe with durable=NAME")
         if event is None:
@@ -324,13 +325,13 @@ class DurableSubscription(Generic[B]):
 
     @property
     def offsets(self) -> dict[str, int]:
-        """From where each topic is read on."""
+        """By topic: the offset at which reading goes on."""
         return dict(self._offsets)
 
     # The end.
 
     async def close(self) -> None:
-        """What was handed out by iterating counts as handled, and is committed."""
+        """Close. Events that were handed out by iterating count as handled, and are committed."""
         if self.closed:
             return
         if self._auto and self._begun:
@@ -359,16 +360,17 @@ class DurableSubscription(Generic[B]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._auto = False  # the event that was being handled comes again
+            self._auto = False  # the event that was being handled is delivered again
         await self.close()
 
 
 class Mailbox(DurableSubscription[Any]):
     """Notifications that are kept until their owner has dealt with them. Made by ``bus.mailbox(name)``.
 
-    What is posted to a mailbox, and the events of the topics that it watches, wait for it on the keepers' disks. The
-    owner asks for them (``receive``, ``async for``) and acknowledges each when it is done with it. Whatever was not
-    acknowledged comes again, in order, to whoever opens the mailbox next: after a crash of the owner, or of a keeper.
+    Events that are posted to a mailbox, and the events of the topics that it watches, wait on the keepers' disks. The
+    owner asks for them (``receive``, ``async for``) and acknowledges each when it is done with it. After a crash of the
+    owner or of a keeper, every event that was not acknowledged is delivered again, in order, to the next program that
+    opens the mailbox.
     """
 
     def __init__(self, durable: Durable, name: str, topics: Sequence[str]) -> None:
@@ -376,7 +378,7 @@ class Mailbox(DurableSubscription[Any]):
         super().__init__(durable, [self.address, *topics], name=self.address, start="latest", commit=MANUAL)
 
     async def acknowledge(self, event: Event[Any]) -> None:
-        """This one, and those of its topic before it, need not come again."""
+        """Acknowledge this event, and those of its topic before it: they are not delivered again."""
         await self.commit(event)
 
     async def post(
@@ -388,5 +390,5 @@ class Mailbox(DurableSubscription[Any]):
         timeout: float | None = None,
         id: MessageId | None = None,
     ) -> MessageId:
-        """Put something into this mailbox; the options are those of ``bus.publish``."""
+        """Post an event to this mailbox; the options are those of ``bus.publish``."""
         return await self._durable.publish(self.address, body, headers=headers, parent=parent, timeout=timeout, id=id)

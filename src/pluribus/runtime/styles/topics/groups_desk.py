@@ -1,7 +1,7 @@
-"""What a keeper does for consumer groups: where it leads, it reads ahead for those whose members wait.
+"""The leading keeper reads ahead for consumer groups whose members wait.
 
-The group itself (``pubsub/consumer_groups/machine.py``) cannot read the log. Here the log is read, the group's filter
-applied, and offsets, sizes and keys are brought to the group by a command.
+The group itself (``pubsub/consumer_groups/machine.py``) cannot read the log. The keeper reads the log, applies the
+group's filter, and brings offsets, sizes and keys to the group by a command.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from .desk import TopicsDesk
 
 AHEAD_BYTES = 256 << 10
-"""What is read for one group before others have a turn."""
+"""Bytes that are read for one group before other tasks have a turn."""
 PREFIX = "consumers/"
-"""Of the names of groups' machines."""
+"""The prefix of the names of groups' machines."""
 
 
 class GroupsDesk:
@@ -39,9 +39,9 @@ class GroupsDesk:
         self._desk = desk
         self._topics = topics
         self._under_way: set[int] = set()
-        """Machines to which something is being brought."""
+        """Machines to which a command is under way."""
         self._names: dict[int, tuple[ConsumerGroup, int, list[str]]] = {}
-        """By machine: the topics that it reads, as of so many topics."""
+        """By machine: the topics that it reads, as of a number of topics."""
         self._turns = 0
 
     def questions(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
@@ -117,7 +117,8 @@ class GroupsDesk:
             self._under_way.discard(number)
 
     def _ahead(self, number: int, group: ConsumerGroup, room: int) -> Ahead | None:
-        """What stands next in one of the group's topics, each in its turn; None if it was shown everything."""
+        """The next events in one of the group's topics, each topic in its turn; None if the group was shown
+        everything."""
         names = self._topics_of(number, group)
         bounds = self._topics.topics.bounds
         self._turns += 1
@@ -129,9 +130,9 @@ class GroupsDesk:
             if start < end:
                 try:
                     return self._read(group, name, seen, start, end, min(room, AHEAD_EVENTS_MAX))
-                except PluribusError:  # damaged here: the next topic, and this one when the row was mended
+                except PluribusError:  # damaged here: go to the next topic; this one when the row was mended
                     continue
-            if seen < first:  # all of it was removed by retention
+            if seen < first:  # every event was removed by retention
                 return Ahead(name, seen, first, [])
         return None
 
@@ -159,5 +160,5 @@ class GroupsDesk:
 
 
 def number_of_key(key: object) -> int:
-    """A number that is not 0, the same at every keeper."""
+    """A number for a key that is not 0, the same at every keeper."""
     return int.from_bytes(blake2b(str(key).encode(), digest_size=7).digest(), "little") | 1 << 56

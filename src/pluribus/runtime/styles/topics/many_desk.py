@@ -1,4 +1,4 @@
-"""What keepers answer about many durable topics at once (``pubsub.durable.many``). A part of a keeper's desk."""
+"""Answers of keepers about many durable topics at once (``pubsub.durable.many``). A part of a keeper's desk."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ....pubsub.durable.sweep import Found, Sweep
 from .desk import TopicsDesk
 
 STEP_BYTES = 512 << 10
-"""What is looked at before others have a turn."""
+"""Events that are looked at before other tasks have a turn."""
 TURN_RANGES = 1_000
-"""Ranges that are looked up before others have a turn."""
+"""Ranges that are looked up before other tasks have a turn."""
 STEPS_MAX = 128
-"""After so many an answer is given, also if a filter found nothing."""
+"""Events after which an answer is given, even if a filter found nothing."""
 
 
 class ManyDesk:
@@ -52,7 +52,7 @@ class ManyDesk:
         if len({topic for topic, _, _ in asked.ranges}) != len(asked.ranges):
             raise BadInput("a topic is asked for twice in one request: ask for one range of each")
         answer = await self._swept(asked)
-        if not answer.pieces and answer.ended:  # nothing: is that so, or is this keeper behind?
+        if not answer.pieces and answer.ended:  # nothing found: is there none, or is this keeper behind?
             await self._desk.barrier()
             answer = await self._swept(asked)
         return answer

@@ -1,11 +1,11 @@
 """What members that publish or subscribe know of each other: who wants which order, who advertises what, which values
 are retained.
 
-Each member alone changes what is known of itself, and says so in the base group, so nobody can disagree. A newcomer
-asks everybody (``Introduce``) and goes on when all have answered; the others ask the newcomer, who may come from
-another side of a partition. Whose retained values differ from one's own is asked for them. Whatever was said before the
-newcomer was in the group's view had been delivered to all in it, so the answers hold it; whatever is said later the
-newcomer hears itself.
+Only a member itself changes what others know of it, and it says so in the base group, so members cannot disagree. A
+newcomer asks everybody (``Introduce``) and goes on when all have answered; the others ask the newcomer, who may come
+from another side of a partition. A member whose retained values differ from one's own is asked for them. Messages sent
+before the newcomer was in the group's view had been delivered to all members of the view, so the answers contain them;
+later messages the newcomer receives itself.
 
 A subscription in causal or total order needs a group of that order (a *carrier*), and every publisher in it. ``want``
 asks for that: each member joins the carrier, remembers the want, and answers. From then on events that match go through
@@ -45,11 +45,11 @@ class Neighbours:
         self._topics = topics
         self.retained = Retained()
         self._version = 0
-        """Grows with everything that this member says to all."""
+        """Grows with every message that this member sends to all."""
         self._heard: dict[int, int] = {}
-        """The last version of others that was heard."""
+        """By member: the last version that was received."""
         self._met: set[int] = set()
-        """Whom it knows."""
+        """Members that this member has met."""
         self.own_wants: Counter[Want] = Counter()
         self.own_adverts: dict[str, Advert] = {}
         self._wants: dict[int, set[Want]] = {}
@@ -63,15 +63,15 @@ class Neighbours:
     # Who is who
 
     async def introduce(self, base: Carrier) -> None:
-        """Ask those whom this member has not met; returns when it knows everybody."""
+        """Ask members that this member has not met; returns when it knows all."""
         group = base.group
         while strangers := [int(m) for m in group.view.members if m not in self._met and m != group.me]:
             answers = await self.ask(group, Introduce(), strangers)
             known = {int(a.sender): a.body for a in answers if a.error is None and isinstance(a.body, Introduction)}
-            # An answer has a stream of its own: what its sender said later to all may have come before it.
+            # An answer has a stream of its own: later messages of its sender to all may have come before it.
             known = {member: word for member, word in known.items() if word.version >= self._heard.get(member, 0)}
             strange = [int(a.sender) for a in answers if a.error is not None or not isinstance(a.body, Introduction)]
-            self._met.update(known, strange)  # who cannot answer is not asked for ever
+            self._met.update(known, strange)  # a member that cannot answer is not asked for ever
             for member, word in known.items():
                 self._adverts[member] = {advert.pattern: advert for advert in word.adverts}
                 for want in word.wants:
@@ -81,7 +81,7 @@ class Neighbours:
                     await self._told(base, member)
 
     async def ask(self, group: Group, word: Any, of: Collection[int] = ()) -> Answers:
-        """Everybody who is there, or some; who goes meanwhile need not answer, and who is slow is asked again."""
+        """Ask all members, or some. A member that goes meanwhile need not answer; a slow one is asked again."""
         while len(group.view) > 1:
             there = [member for member in of if member in group.view]
             try:
@@ -92,7 +92,7 @@ class Neighbours:
                 log.debug("topics: %s", error)
                 if of and not any(member in group.view for member in of):
                     break
-            except BadInput:  # the one who was asked left before the question could be sent
+            except BadInput:  # the member left before the question could be sent
                 if there[0] in group.view:
                     raise
         return Answers()
@@ -102,10 +102,10 @@ class Neighbours:
             (answer,) = await base.group.ask(Tell(), to=member, timeout=ANSWER_S)
             self._topics.renewed(self.retained.merge(answer.body.kept))
         except (PluribusError, AttributeError, ValueError):
-            self._met.discard(member)  # it is gone, or it will be asked again
+            self._met.discard(member)  # the member is gone, or it will be asked again
 
     async def watch(self, base: Carrier) -> None:
-        """Meet those who come, forget those who left."""
+        """Meet new members, forget those that left."""
         async for view in base.group.views():
             there = set(map(int, view.members))
             self._met &= there
@@ -119,8 +119,8 @@ class Neighbours:
             self._meet(base)
 
     def _meet(self, base: Carrier) -> None:
-        """Beside: one who does not answer must not keep this member from noticing who is gone."""
-        if self._meeting is None or self._meeting.done():  # else it will see the newcomers itself
+        """In a task of its own: a member that does not answer must not delay noticing who is gone."""
+        if self._meeting is None or self._meeting.done():  # else the other side will see the newcomers itself
             self._meeting = self.task(self.introduce(base))
 
     def on_event(self, event: Event) -> None:
@@ -152,7 +152,7 @@ class Neighbours:
                 known[word.advert.pattern] = word.advert
 
     def task(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
-        """Do it beside; what it raises because the bus is closing is nobody's business."""
+        """Run a coroutine as a task; errors that it raises because the bus is closing are ignored."""
         task = asyncio.get_running_loop().create_task(self._quietly(coroutine))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -169,7 +169,7 @@ class Neighbours:
     # Orders
 
     async def want(self, base: Carrier, want: Want) -> None:
-        """Returns when every member sends there what matches."""
+        """Returns when every member sends matching events through that carrier."""
         self.own_wants[want] += 1
         await self._noted(int(base.group.me), want)
         await self.ask(base.group, Wanted(want))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class Observed:
-    """Made by ``bus.observed(name, ...)``. ``observed.price = 101`` tells everybody who watches it; ``await
-    observed.set(price=101, volume=7)`` waits until that is on its way."""
+    """Made by ``bus.observed(name, ...)``. ``observed.price = 101`` publishes the change to every watcher;
+    ``await observed.set(price=101, volume=7)`` waits until the change is admitted."""
 
     def __init__(self, topics: Topics, name: str) -> None:
         for attribute, value in (("_topics", topics), ("_name", name), ("_values", {})):

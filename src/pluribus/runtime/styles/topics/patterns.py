@@ -89,7 +89,7 @@ class Matches:
             return self._found.popleft()
 
     async def _look(self) -> None:
-        """Events, or as much time without any as makes the clock's word count."""
+        """Wait for events, or for so long without any that the clock's time counts."""
         try:
             events = await self.subscription.receive_many(timeout=self._tick_s)
         except TimeoutError:

@@ -1,12 +1,12 @@
-"""One publisher of one durable topic: events gather into batches, and what got lost on the way is sent again.
+"""One publisher of one durable topic: events gather into batches, and lost batches are sent again.
 
-A publisher is a session: its events are numbered, keepers take them in that order and each once. Batches are sent
-without waiting for the ones before. When an answer is lost, or a keeper says that something before is missing, it waits
-until nothing is under way any more, and sends everything that is not confirmed again, in order, the same bytes. So
-order and identity survive any change of keepers.
+A publisher is a session: its events are numbered, and keepers accept them in that order, each once. Batches are sent
+without waiting for the ones before. When an answer is lost, or a keeper says that a batch before is missing, the
+publisher waits until nothing is under way any more, and sends everything that is not confirmed again, in order, with
+the same bytes. So order and identity survive any change of keepers.
 
-What is not confirmed after ``GIVE_UP_S`` is reported as ``Uncertain``, and the publisher begins a new session: the old
-one may have a hole, behind which nothing would be taken.
+An event that is not confirmed after ``GIVE_UP_S`` is reported as ``Uncertain``, and the publisher begins a new session:
+the old session may have a hole, and keepers accept nothing behind a hole.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ....wire.bodies import BYTES, Kind
 BATCH_BYTES = 256 << 10
 BATCH_EVENTS = 8_192
 OVERHEAD_BYTES = 32
-"""What an event adds to its batch besides its body, about."""
+"""Bytes, about, that an event adds to its batch besides its body."""
 PUT_BYTES = 1 << 20
 UNDER_WAY_MAX = 16
-"""Puts of one publisher without an answer."""
+"""Puts of one publisher that are not answered."""
 GIVE_UP_S = 15.0
 PAUSE_S = 0.05
 PAUSE_S_MAX = 1.0
@@ -45,8 +45,8 @@ AskNow = Callable[[Put, Ended], bool]
 
 
 class Confirmation:
-    """That a batch is on disk, or why not. Whoever waits for it has a future of his own, which may be cancelled without
-    the others', and hears in the same turn of the loop."""
+    """The confirmation that a batch is on disk, or the reason why not. Each waiting caller has a future of its own,
+    which may be cancelled without the others', and is resolved in the same turn of the loop."""
 
     __slots__ = ("_error", "_loop", "_waiting", "done", "soon")
 
@@ -56,7 +56,7 @@ class Confirmation:
         self._error: PluribusError | None = None
         self.done = False
         self.soon = False
-        """Whether nobody waits for it but who flushes."""
+        """True if only ``flush`` waits for it."""
 
     def waiter(self) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -95,13 +95,13 @@ class UnconfirmedBatch:
         self.packed = packed
         self.since = since
         self.size = size
-        """As it was counted while it gathered."""
+        """Bytes, as they were counted while the batch gathered."""
         self.done = done
 
 
 class Publisher:
     """``ask`` brings a ``Put`` to any keeper; ``ask_now`` to one in the same process, if there is one, without a task.
-    ``freed`` is called when bytes that waited are confirmed or given up."""
+    ``freed`` is called when waiting bytes are confirmed or given up."""
 
     def __init__(
         self,
@@ -137,11 +137,11 @@ class Publisher:
         self._puts = 0
         self._again = False
         self._reason = ""
-        """Why what was asked last was not done."""
+        """The reason why the last request was not done."""
         self._pause_s = PAUSE_S
         self._asked_to_close = False
         self._lost: PluribusError | None = None
-        """Why something was not confirmed that nobody but who flushes asks for."""
+        """The reason why an event of ``publish_soon`` was not confirmed: ``flush`` raises it."""
         self.waiting_bytes = 0
         self.tasks: dict[asyncio.Task[None], None] = {}
         """In their order, which a set does not keep: a world must do the same every time."""
@@ -153,7 +153,7 @@ class Publisher:
     def add(
         self, kind: Kind, encoded: bytes, headers: Mapping[str, Any] | None = None, parent: MessageId | None = None
     ) -> MessageId:
-        """It leaves when the turn of the loop ends, with whatever else was published in it."""
+        """Add an event. It leaves when the turn of the loop ends, with the others of that turn."""
         bodies = self._bodies
         size = len(encoded) + OVERHEAD_BYTES
         if headers:
@@ -175,8 +175,8 @@ class Publisher:
         return (self.session, number)
 
     def add_bytes(self, bodies: list[bytes], size: int) -> tuple[Identities, list[Confirmation]]:
-        """Many at once, ``size`` bytes, as they are: their identities, and the confirmations of the batches that they
-        went into."""
+        """Add many encoded events at once, ``size`` bytes; returns their identities, and the confirmations of their
+        batches."""
         first = self._next
         if self._bodies and (self._kind != BYTES or self._extra):
             self._close_batch()
@@ -188,7 +188,7 @@ class Publisher:
         return Identities(self.session, range(first, self._next)), waiting
 
     def _add_all(self, bodies: list[bytes], size: int) -> Confirmation:
-        """To the open batch, or a new one."""
+        """Add all to the open batch, or to a new one."""
         if not self._bodies:
             self._begin_batch(BYTES)
         self._bodies += bodies
@@ -199,7 +199,7 @@ class Publisher:
         return self._gathering
 
     def _add_some(self, bodies: list[bytes]) -> list[Confirmation]:
-        """As many as a batch takes, and so on."""
+        """Add as many as a batch takes, then begin the next batch."""
         longest = max(map(len, bodies)) + OVERHEAD_BYTES
         if longest > DURABLE_EVENT_BYTES_MAX:
             raise TooLarge(_too_large(longest))
@@ -216,7 +216,7 @@ class Publisher:
         return waiting
 
     def confirmed(self) -> Confirmation:
-        """Of the batch that the last event went into."""
+        """The confirmation of the batch that has the last event."""
         assert self._gathering is not None, "add an event first"
         return self._gathering
 
@@ -230,12 +230,13 @@ class Publisher:
 
     @property
     def owes(self) -> bool:
-        """Whether something is not confirmed, or was not, that nobody but who flushes asks for."""
+        """True if an event was published with ``publish_soon`` and is not confirmed; only ``flush`` reports its
+        failure."""
         pending = [self._gathering, *(batch.done for batch in (*self._under_way, *self._queue))]
         return self._lost is not None or any(done is not None and done.soon and not done.done for done in pending)
 
     async def flush(self) -> None:
-        """Wait until everything so far is confirmed; raises as the first that is not, be it since the last time."""
+        """Wait until every event so far is confirmed; raises the first failure since the last ``flush``."""
         self._turn_ends()
         error: PluribusError | None = None
         for done in [batch.done for batch in (*self._under_way, *self._queue)]:
@@ -248,7 +249,7 @@ class Publisher:
             raise lost
 
     def close(self) -> None:
-        """What is not confirmed is uncertain."""
+        """Close. Events that are not confirmed are uncertain."""
         self._close_batch()
         self._give_up("the bus was closed before the keepers confirmed it")
         for task in self.tasks:
@@ -378,7 +379,7 @@ class Publisher:
         self._end(lambda batch: error)
 
     def _end(self, reason: Callable[[UnconfirmedBatch], PluribusError]) -> None:
-        """Of everything that is not confirmed; what comes next is a new session."""
+        """Give up every event that is not confirmed; the next event begins a new session."""
         self._close_batch()
         batches = [*self._under_way, *self._queue]
         self._under_way, self._queue = [], deque()

@@ -1,10 +1,10 @@
-"""Publish and subscribe on a bus: what ``bus.publish`` and ``bus.subscribe`` do.
+"""Publish and subscribe on a bus: the work of ``bus.publish`` and ``bus.subscribe``.
 
 Events go through one group of the bus, ``topics``, in batches; every member that publishes or subscribes is in it, and
-picks by itself what its subscriptions want. ``docs/design/pubsub.md`` says why. ``Topics`` is made when the bus first
+filters the events for its own subscriptions. ``docs/design/pubsub.md`` says why. ``Topics`` is made when the bus first
 publishes, subscribes or advertises.
 
-``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` are those of ``runtime/styles/topics/durable.py``.
+``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` call ``runtime/styles/topics/durable.py``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Pair = tuple[Topic, Any]
 
 
 class _Elsewhere:
-    """The type of bodies that this program did not encode."""
+    """The type of bodies that were encoded in another program."""
 
 
 class Topics(End):
@@ -82,7 +82,7 @@ class Topics(End):
         self._forget_events: Callable[[], None] = lambda: None
         self._base: Carrier | None = None
         self._open = Gathering(bus.me, LONGEST_UNKNOWN)
-        """The base's own, as soon as there is one; this one takes nothing."""
+        """The table of the base carrier, when there is one; before that a table without subscriptions."""
         self._joining: asyncio.Future[Carrier] | None = None
 
     # Joining
@@ -91,7 +91,7 @@ class Topics(End):
         """The carrier of every event, joined."""
         if self._base is not None:
             return self._base
-        if self._joining is None or self._joining.done():  # it goes on when who waits gives up
+        if self._joining is None or self._joining.done():  # the task goes on when its caller gives up
             self._joining = asyncio.ensure_future(self._join())
             self._joining.add_done_callback(_heard)
         return await asyncio.shield(self._joining)
@@ -157,25 +157,26 @@ class Topics(End):
         return made
 
     def _taken(self, arrived: Arrived) -> None:
-        """Of every batch, before subscriptions get it."""
+        """Called with every batch, before subscriptions get it."""
         if any(part.extras for part in arrived.batch.parts):
             self.neighbours.retained.take(arrived)
 
     def renewed(self, topics: list[str]) -> None:
-        """Two sides have met, and the other had later values of these: who subscribes is given them."""
+        """Two sides of a partition have met, and the other had later values of these topics: give them to
+        subscribers."""
         for subscription in list(self.subscriptions):
             if subscription.retain and topics:
                 self._give(subscription, self.neighbours.retained.of(subscription.interest, topics))
                 subscription.arrived()
 
     def _give(self, subscription: Subscription[Any], values: list[Event[Any]]) -> None:
-        """Last values; one that may still arrive by itself does not come a second time."""
+        """Give retained values; a value that may still arrive as an event is not given a second time."""
         ahead = self.neighbours.retained.ahead
         subscription.given.update(value.id for value in values if subscription.order or value.id in ahead)
         subscription.backlog.put_events(values)
 
     def routed(self, several: bool) -> None:
-        """Whether events may have to go through several carriers: then each of them is looked at."""
+        """True if events may have to go through several carriers: then each event is looked at."""
         if self._base is not None:
             self._open = Gathering(self.bus.me, LONGEST_UNKNOWN) if several else self._base.gathering
 
@@ -244,7 +245,7 @@ class Topics(End):
         retain: bool = False,
         timeout: float | None = None,
     ) -> MessageId:
-        """For doors: an event that was encoded elsewhere, perhaps of a type that is not known here."""
+        """For doors: publish an event that another program encoded, perhaps of a type that is not known here."""
         return await self._publish_encoded(topic, kind, encoded, _extra(headers, parent, retain), timeout, _Elsewhere)
 
     async def _publish_encoded(
@@ -401,7 +402,7 @@ class Topics(End):
         return made
 
     def begin_soon(self, subscription: Subscription[Any]) -> None:
-        """Begin without anybody waiting for it."""
+        """Begin, without a caller that waits."""
         self.neighbours.task(subscription.open_quietly())
 
     def call_soon(self, subscription: Readable, call: Call, bodies: bool) -> None:
@@ -409,7 +410,7 @@ class Topics(End):
         self.neighbours.task(call_with_events(subscription, call, bodies))
 
     def _order_of(self, guarantee: str) -> str:
-        """The order of the carrier that a subscription needs; empty: the base's is enough."""
+        """The order of the carrier that a subscription needs; empty: the base's order is enough."""
         orders = self.bus.orders
         if guarantee == BEST_EFFORT:
             return ""
@@ -445,7 +446,7 @@ class Topics(End):
         return carrier
 
     async def end(self, subscription: Subscription[Any]) -> None:
-        """Also of one that has only begun to begin."""
+        """End a subscription, even one that is still beginning."""
         carrier = self.carriers.get(subscription.order) if subscription.order else self._base
         if self.subscriptions.pop(subscription, True) is not None or carrier is None:
             return
@@ -476,7 +477,7 @@ class Topics(End):
         await self.neighbours.unadvertise(await self.base(), pattern)
 
     async def topics(self, pattern: str = "#") -> list[Advertisement]:
-        """What is advertised under topics that a pattern may match."""
+        """Advertisements for topics that a pattern may match."""
         base = await self.base()
         names = base.group.view.names
         found: dict[tuple[str, str], Advertisement] = {}
@@ -503,8 +504,8 @@ class Topics(End):
     # The end
 
     async def drain(self, timeout: float) -> None:
-        """What was published is on its way before the bus is closed, also what waits for slow readers; ``Undelivered``
-        if that takes longer."""
+        """Returns when published events are sent, before the bus is closed; those that wait for slow readers included.
+        ``Undelivered`` if that takes longer."""
         await each_drained([carrier.drain for carrier in self._carriers()], timeout)
 
     def _carriers(self) -> list[Carrier]:
@@ -530,7 +531,7 @@ class Topics(End):
 
 
 class Advertisement(msgspec.Struct):
-    """What some members say that they will publish."""
+    """An advertisement: the topics that some members will publish."""
 
     pattern: str
     type: str
@@ -539,7 +540,8 @@ class Advertisement(msgspec.Struct):
 
 
 def handled_type(call: Callable[..., Any]) -> tuple[type | None, bool]:
-    """The type of the bodies that a function wants, by its first parameter, and whether it wants them bare."""
+    """The type of the bodies that a function takes, by its first parameter, and whether it takes bodies without the
+    event."""
     parameters = list(inspect.signature(call, eval_str=True).parameters.values())
     wanted = parameters[0].annotation if parameters else inspect.Parameter.empty
     if wanted in (inspect.Parameter.empty, Any, Event):
@@ -560,13 +562,13 @@ def translation(term: str, vocabulary: Vocabulary | None) -> Callable[[Event[Any
 
 
 def _heard(joining: asyncio.Future[Carrier]) -> None:
-    """What kept it from joining concerns those who wait for it, if anybody does."""
+    """Read the result of joining: its error concerns only tasks that wait for it."""
     if not joining.cancelled():
         joining.exception()
 
 
 def _nothing(heard: Any) -> None:
-    """Of no concern to carriers that only carry."""
+    """Ignores a message; for carriers that only carry events."""
 
 
 def _extra(headers: Mapping[str, Any] | None, parent: MessageId | None, retain: bool) -> EventExtra:

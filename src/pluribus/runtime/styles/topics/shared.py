@@ -1,10 +1,11 @@
-"""A member of a consumer group: one of those who share the events of durable topics under one name.
+"""A member of a consumer group: the members of a group share the events of durable topics under one name.
 
-A member joins, and says how many events it may hold. It is told which ones it was given, fetches them from the log, and
-hands them out one after another. What it has handled is settled behind it, several at a time. Whatever it held when it
-leaves, or falls silent for longer than its lease, goes to the others.
+A member joins, and says how many events it may hold. The group tells it which events it was assigned; the member
+fetches them from the log, and hands them out one after another. Handled events are settled in the background, several
+at a time. When a member leaves, or is silent for longer than its lease, the events that it held go to the others.
 
-After any break it joins again, and keeps what is still its own. What is not is dropped before it is handed out.
+After any break the member joins again, and keeps the events that are still its own. The others are dropped before they
+are handed out.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
 B = TypeVar("B")
 
 LEASE_S = 10.0
-"""How long a member may be silent before others get what it holds."""
+"""Seconds for which a member may be silent before its events go to others."""
 OPEN_S = 15.0
 WAIT_S = 20.0
-"""How long one question for events waits; asking renews the lease."""
+"""Seconds for which one question for events waits; asking renews the lease."""
 PAUSE_S = 0.05
 GAP_MAX = 64
-"""Events between two wanted ones that are fetched with them."""
+"""Unwanted events between two wanted ones that are fetched with them."""
 
 LATE = (
     "the event was settled before, or is not held any more and goes to another member: make what is done with it "
@@ -59,10 +60,10 @@ _told = msgspec.msgpack.Decoder(Told).decode
 class SharedSubscription(DurableSubscription[B]):
     """Made by ``bus.subscribe(topic, durable=NAME, shared=True)``; use it with ``async with`` and ``async for``.
 
-    Each event goes to one of the members, as each has room. With ``commit="auto"`` an event counts as handled when the
-    next one is asked for; with ``"manual"``, when it is committed: each event by itself, in any order. An event whose
-    member dies, or gives it back, goes to another one, with ``again`` set; after ``tries`` deliveries it becomes a dead
-    letter.
+    Each event goes to one member that has room for it. With ``commit="auto"`` an event counts as handled when the next
+    one is asked for; with ``"manual"``, when it is committed: each event by itself, in any order. If a member dies, or
+    gives an event back, the event goes to another member, with ``again`` set; after ``tries`` deliveries it becomes a
+    dead letter.
     """
 
     def __init__(
@@ -96,17 +97,17 @@ class SharedSubscription(DurableSubscription[B]):
         self._line: MachineLine[Outcome] = MachineLine(group_name(name), durable, Outcome, True)
         self._after = 0
         self._hands: dict[Key, int] = {}
-        """Events that this member was given and has not settled, with their assignments."""
+        """Events that this member was assigned and has not settled, with the numbers of their assignments."""
         self._fetched: list[Event[B]] = []
         self._something = asyncio.Event()
         self._acked: list[int] = []
         self._back: list[tuple[int, str]] = []
         self._leaving: dict[int, asyncio.Future[None] | None] = {}
-        """Assignments whose settlement is not answered, and who waits for that."""
+        """Assignments whose settlement is not answered, and the futures that wait for the answer."""
         self._held: set[int] = set()
-        """What this member held when it joined last."""
+        """Events that this member held when it joined last."""
         self._known: set[int] = set()
-        """Those of them that it was told before: they are not taken again."""
+        """Those of them that it was told of before: they are not taken again."""
         self._listening: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[None] | None = None
@@ -158,7 +159,7 @@ class SharedSubscription(DurableSubscription[B]):
         self._ready[self._at :] = [event for event in self._ready[self._at :] if _key(event) in self._hands]
         self._fetched = [event for event in self._fetched if _key(event) in self._hands]
 
-    # What comes.
+    # Events that come.
 
     async def _listen(self) -> None:
         while not self.closed:
@@ -178,7 +179,7 @@ class SharedSubscription(DurableSubscription[B]):
                 await asyncio.sleep(PAUSE_S)
 
     async def _why(self, error: PluribusError) -> PluribusError:
-        """What a reader is told: a group that was removed is no mistake of its own."""
+        """The error that a reader gets: if the group was removed, the error says so."""
         with suppress(PluribusError):
             if isinstance(error, BadInput) and all(one.name != self.name for one in await self._durable.groups()):
                 return Refused(f"the consumer group {self.name!r} was removed: subscribe again to begin anew")
@@ -203,7 +204,7 @@ class SharedSubscription(DurableSubscription[B]):
                 event.again = one.delivery > 1
                 events.append((one.thing, event))
         if epoch != self._epoch:
-            return  # it joined again meanwhile: what it still holds is told again
+            return  # it joined again meanwhile: the group tells it again which events it holds
         for topic, wanted in new.items():
             for offset, one in wanted.items():
                 self._hands[topic, offset] = one.thing
@@ -262,7 +263,7 @@ class SharedSubscription(DurableSubscription[B]):
             self._settle(_key(event))
 
     def _note_read(self) -> None:
-        """What was read is in ``_hands``."""
+        """The events that were read are in ``_hands``."""
 
     def _settle(self, key: Key, waiter: asyncio.Future[None] | None = None) -> None:
         thing = self._hands.pop(key, None)
@@ -282,7 +283,7 @@ class SharedSubscription(DurableSubscription[B]):
             while self._acked or self._back:
                 await self._settle_some()
         except PluribusError as found:
-            error = found  # what is not settled comes again
+            error = found  # events that are not settled are delivered again
         finally:
             self._settling = None
             if error is not None:
@@ -316,8 +317,8 @@ class SharedSubscription(DurableSubscription[B]):
                 waiter.set_exception(error)
 
     async def commit(self, event: Event[B] | None = None) -> None:
-        """This event was handled, or every event that was read; returns when a majority of the voters have that on
-        disk. ``LeaseEnded`` if the event is not this member's any more: another one gets it."""
+        """Settle this event, or every event that was read; returns when a majority of the voters have that on disk.
+        ``LeaseEnded`` if this member does not hold the event any more: another one gets it."""
         loop = asyncio.get_running_loop()
         if event is None:
             waiting = {_key(one) for one in (*self._ready[self._at :], *self._fetched)}
@@ -335,7 +336,7 @@ class SharedSubscription(DurableSubscription[B]):
                 raise found
 
     async def give_back(self, event: Event[B], reason: str = "given back") -> None:
-        """Let another member try this event; that counts as a try. ``LeaseEnded`` if it is not this member's."""
+        """Give this event to another member; that counts as a try. ``LeaseEnded`` if this member does not hold it."""
         thing = self._hands.pop(_key(event), None)
         if thing is None:
             raise LeaseEnded(LATE)
@@ -352,23 +353,24 @@ class SharedSubscription(DurableSubscription[B]):
 
     async def dead(self) -> list[Dead]:
         """Events of this group that were tried too often, the oldest first: topic, offset, tries and the reason. They
-        stay in their topics, where ``bus.log(topic)`` reads them."""
+        stay in their topics; ``bus.log(topic)`` reads them there."""
         return (await self.standing()).dead
 
     async def redrive(self, most: int = 1_000) -> int:
-        """Hand out the oldest dead letters again; returns how many. They are named, so a question that is asked twice
-        brings none twice."""
+        """Deliver the oldest dead letters again; returns how many. The command names them, so repeating it redrives
+        none twice."""
         return await redriven(self._line, (await self.dead())[:most])
 
     async def standing(self) -> Standing:
-        """Members, what they hold, how far the group is in each topic, dead letters."""
+        """The state of the group: members, the events they hold, the offset reached in each topic, dead letters."""
         await self.open()
         return msgspec.msgpack.decode(await self._line.inspect(b"?"), type=Standing)
 
     # The end.
 
     async def close(self) -> None:
-        """With ``commit="auto"`` what was handed out counts as handled. Everything else goes to the other members."""
+        """Close. With ``commit="auto"`` events that were handed out count as handled. All others go to the other
+        members."""
         if self.closed:
             return
         if self._auto and self._begun:
@@ -401,13 +403,13 @@ class SharedSubscription(DurableSubscription[B]):
 
 
 async def redriven(line: MachineLine[Outcome], dead: Sequence[Dead]) -> int:
-    """These dead letters of a group are handed out again; how many there still were."""
+    """Deliver these dead letters of a group again; returns how many of them there still were."""
     events = [(one.topic, one.offset) for one in dead]
     return (await line.call(words.encode(words.Redrive(len(events), events)))).number if events else 0
 
 
 def group_name(name: str) -> str:
-    """Of the machine of a group."""
+    """The name of a group's machine."""
     return PREFIX + checked_name(name, "the group")
 
 
@@ -417,7 +419,7 @@ def _key(event: Event[Any]) -> Key:
 
 
 def _runs(things: Sequence[int]) -> list[tuple[int, int]]:
-    """Numbers as stretches of those that follow each other."""
+    """Runs of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for thing in sorted(things):
         if runs and runs[-1][0] + runs[-1][1] == thing:

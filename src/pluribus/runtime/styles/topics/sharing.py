@@ -1,12 +1,12 @@
-"""Shared subscriptions on a bus. What is done when, and why it is right, is in ``pubsub.shares``; here it is sent.
+"""Shared subscriptions on a bus: the sending part. ``pubsub.shares`` has the protocol, and says why it is right.
 
-The sets ride on the carrier of total order, whose state they are: who joins it is given who is in which set, at a point
-of the order.
+The sets of subscriptions are the state of the carrier of total order: a member that joins the carrier gets them, as
+they are at a point of the order.
 
 *Finishing* is waited for: the next event is handed out when every member has the word ``Finished`` of the one before
-(half a millisecond on one machine). If the group has no room for it because this very member reads slowly, with
-another subscription in total order, that is waited for only ``ROOM_S``: the task that waits here may be the one that
-should read there. The word then follows when there is room.
+(half a millisecond on one machine). The group may have no room for that word because this very member reads slowly,
+with another subscription in total order. Then the wait ends after ``ROOM_S``: the task that waits here may be the one
+that should read there. The word is sent later, when there is room.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .pubsub import Topics
 
 ROOM_S = 0.1
-"""How long the next event waits for room for the word that the one before is finished."""
+"""Seconds for which the next event waits for room for the word that the one before is finished."""
 
 
 class Sharing:
@@ -41,16 +41,16 @@ class Sharing:
         self._me = int(topics.bus.me)
         self.shares = Shares(self._me)
         self._interests: dict[str, Interest] = {}
-        """Of the sets that this member is in, what they are about."""
+        """By set that this member is in: the interest of its subscriptions."""
         self._numbers = 0
         self._subscriptions: dict[tuple[str, int], Subscription[Any]] = {}
-        """Those of this member, by the set and their number in it."""
+        """The subscriptions of this member, by the set and their number in it."""
         self._said: set[Left] = set()
-        """Who is gone, on its way to all."""
+        """Tasks that tell all members who is gone."""
         self._unsaid: dict[tuple[str, int], Finished] = {}
-        """By subscription, the last word that there was no room for."""
+        """By subscription, the last word for which there was no room."""
         self._heard = asyncio.Event()
-        """Something may have changed for who waits in ``_comes_back``."""
+        """Set when something may have changed for a task that waits in ``_comes_back``."""
         self._carrier: Carrier | None = None
 
     def begin(self, carrier: Carrier) -> None:
@@ -60,7 +60,7 @@ class Sharing:
     # Subscriptions of this member
 
     async def enter(self, subscription: Subscription[Any]) -> None:
-        """Returns when every member has it in the set."""
+        """Returns when every member has the subscription in the set."""
         assert self._carrier is not None
         key = share_key(subscription.shared, subscription.interest)
         self._interests[key] = subscription.interest
@@ -72,7 +72,7 @@ class Sharing:
         self.shares.enter(key, self._numbered(key, subscription), deliver)
         said = ("", 0)
         while said != subscription.share and not subscription.closed:
-            with suppress(Uncertain):  # members were cut off: it is said again, which does no harm where it was heard
+            with suppress(Uncertain):  # members were cut off: repeat the word, which does no harm where it was received
                 share = subscription.share
                 await self._carrier.group.send(Joined(*share), wait="stable")
                 said = share
@@ -84,7 +84,7 @@ class Sharing:
         return self._numbers
 
     def _renew(self, key: str, number: int, *, was_cut: bool) -> None:
-        """A subscription goes on as another one of its set, with nothing that others may have."""
+        """Enter a subscription as a new member of its set, without the events that others may have got."""
         subscription = self._subscriptions.pop((key, number))
         new = self._numbered(key, subscription)
         self._heard.set()
@@ -92,7 +92,7 @@ class Sharing:
 
     async def leave(self, subscription: Subscription[Any]) -> None:
         key, number = subscription.share
-        if not number:  # it never entered
+        if not number:  # it never entered the set
             return
         self.shares.leave(key, number)
         self._subscriptions.pop((key, number), None)
@@ -102,20 +102,20 @@ class Sharing:
             await self._carrier.group.send(Left(key, self._me, number))
 
     async def finished(self, subscription: Subscription[Any], upto: MessageId) -> None:
-        """Returns when every member knows that events up to this one are done; while this member is not in the primary,
-        that is when it is again."""
+        """Returns when every member knows that events up to this one are finished; if this member is not in the
+        primary, when it is again."""
         assert self._carrier is not None
         key, number = subscription.share
         word = Finished(key, number, (int(upto[0]), upto[1]))
         while not subscription.closed and subscription.share == (
             key,
             number,
-        ):  # else it was cut off, and others have it
+        ):  # else this member was cut off, and others have the event
             try:
                 await self._carrier.group.send(word, timeout=ROOM_S, wait="stable")
                 await self._comes_back(subscription, word)
                 break
-            except (Uncertain, NotPrimary):  # not everybody is known to have it: to say it twice does no harm
+            except (Uncertain, NotPrimary):  # perhaps not every member has the word: to repeat it does no harm
                 continue
             except Overflow:
                 if self._fills_the_window():
@@ -125,8 +125,8 @@ class Sharing:
                 break
 
     async def _comes_back(self, subscription: Subscription[Any], word: Finished) -> None:
-        """Until this member has come to its own word in the total order. If it was cut off it comes to the state first,
-        and learns there that what it had is not its own any more."""
+        """Wait until this member has received its own word in the total order. If it was cut off, it first gets the
+        state, which shows that its events are not its own any more."""
         assert self._carrier is not None
         channel, share = self._carrier.group._channel, subscription.share
         while subscription.share == share and subscription.finished_upto != word.upto and not subscription.closed:
@@ -147,7 +147,7 @@ class Sharing:
     def _say_when_there_is_room(self, word: Finished) -> None:
         share = (word.key, word.number)
         waits = share in self._unsaid
-        self._unsaid[share] = word  # which says all that the one before did
+        self._unsaid[share] = word  # a later word, which includes the one before
         if not waits:
             self._topics.neighbours.task(self._say_rest(share))
 
@@ -205,13 +205,14 @@ class Sharing:
     # Who is there
 
     def members_changed(self) -> None:
-        """Somebody may be gone who shared, or with whom it was lost who is."""
+        """Members changed: one that shared may be gone, or one that was lost with it."""
         self._said.clear()
         self._tell_gone()
 
     def _tell_gone(self) -> None:
-        """The first who is there says who is gone. Looked at again and again: one who died may only now be in the set,
-        as what it said or the state of the group comes late, and what was said may have failed with the primary."""
+        """The first member of the view announces members that are gone. It looks again and again: a member that died
+        may enter the set only now, when its word or the state of the group comes late; and the announcement may have
+        failed with the primary."""
         if self._carrier is None or not self.shares.takers or not self._topics.bus.primary:
             return
         members = tuple(map(int, self._carrier.group.view.members))
@@ -229,7 +230,7 @@ class Sharing:
             raise
 
     def _restored(self) -> None:
-        """This member was cut off, and given the state anew."""
+        """This member was cut off, and got the state anew."""
         assert self._carrier is not None
         self._topics.cut_off(self._carrier)
         self._said.clear()
@@ -252,6 +253,6 @@ class Sharing:
 
 
 def share_key(name: str, interest: Interest) -> str:
-    """Subscriptions share events if they have the same name and ask for the same."""
+    """The key of a set: subscriptions share events if they have the same name and the same interest."""
     kind = interest.type.__name__ if interest.type is not None else ""
     return "\n".join([name, interest.pattern, str(interest.filter or ""), kind])

@@ -1,4 +1,4 @@
-"""Topics on one member: live ones, and what clients ask about them."""
+"""Topics on one member: live topics, and the answers to clients."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TopicsStyle(Style):
     def validate(self) -> None:
         self.live.validate()
 
-    # What clients ask.
+    # Questions of clients.
 
     async def handle(self, request: Any, asker: Asker) -> Any:
         live = self.live
@@ -110,7 +110,7 @@ class TopicsStyle(Style):
         if sum(key[0] == "listen" for key in asker.held) >= LISTENS_MAX:
             raise Overflow(f"{LISTENS_MAX:,} live subscriptions of one client: close some")
         before = asker.held.pop(("listen", request.number), None)
-        if before is not None:  # it asked twice: what it gets comes once
+        if before is not None:  # the client asked twice: its events come once
             await before()
         listening = asker.held["listen", request.number] = Listening(asker, request, self.live)
         await listening.start()
@@ -130,7 +130,8 @@ class TopicsStyle(Style):
 
 
 class Listening:
-    """One live subscription of one client: what it gets is pushed, as far as it has room. Calling it ends it."""
+    """One live subscription of one client: events are pushed to the client, as far as it has room. Calling it ends
+    it."""
 
     def __init__(self, asker: Asker, request: Listen, live: Topics) -> None:
         self._asker = asker
@@ -148,7 +149,7 @@ class Listening:
         shares = bool(self._subscription.shared)
         self._push_events_max = 1 if shares else PUSH_EVENTS_MAX
         self._under_way_max = 1 if shares else CLIENT_EVENTS_MAX
-        """Of a shared subscription the client gets one event at a time, and the next when it has finished that one."""
+        """Of a shared subscription, the client gets one event at a time, and the next when it has finished that one."""
         self._under_way = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -173,7 +174,7 @@ class Listening:
                     events = await subscription.receive_many(self._push_events_max)
                 except Gap as gap:
                     missed = max(gap.missed, 1)
-                except Overflow as error:  # it wanted to be cut off when it reads too slowly
+                except Overflow as error:  # with slow="disconnect", a client that reads too slowly is cut off
                     await self._asker.push("topics", Heard(self._number, [], 0, str(error)))
                     return
                 except Closed:
@@ -185,7 +186,7 @@ class Listening:
                 await self._room.wait()
 
     async def _tell(self, events: list[Live], missed: int) -> None:
-        """In as many frames as it takes. An event that is too long for any counts as missed."""
+        """Send the events in as many frames as needed. An event that is too long for any frame counts as missed."""
         try:
             await self._asker.push("topics", Heard(self._number, events, missed))
         except TooLarge as error:

@@ -37,7 +37,7 @@ B = TypeVar("B")
 
 RECEIVE_MANY = 4_096
 LOOK_S_MIN = 0.01
-"""A moment that is too short for a clock would never pass."""
+"""The shortest deadline: a shorter one could never be measured by the clock."""
 
 
 class Subscription(Generic[B]):
@@ -67,30 +67,30 @@ class Subscription(Generic[B]):
         self.where: str | None = None
         self.shared = shared or ""
         self.share = ("", 0)
-        """The set that it is of, and its number in it."""
+        """For a shared subscription: its set, and its number in it."""
         self.given: set[MessageId] = set()
-        """Last values that it has, and that may still arrive by themselves."""
+        """Retained values that it was given, and that may still arrive as events."""
         self._under_way: MessageId | None = None
         """Of a shared subscription, the last event that was handed out."""
         self.handed: MessageId | None = None
-        """The same, whether it is finished or not."""
+        """The last event that was handed out, whether it is finished or not."""
         self.finished_upto: tuple[int, int] | None = None
-        """The last event that is known to be finished here, as everywhere."""
+        """The last event that every member knows to be finished."""
         self._finishing: asyncio.Future[None] | None = None
         self.late = 0
-        """Events that came after the deadline, and were dropped."""
+        """Events that were dropped because they came after the deadline."""
         self.closed = False
         self.ready = False
-        """It gets what is published from now on."""
+        """True if it gets events that are published from now on."""
         self._topics = topics
         self._call = call
         self._bodies = bodies
-        """Whether the call-back is given the body alone."""
+        """True if the call-back is given the body alone."""
         self._carrier: Carrier | None = None
         self._opening: asyncio.Future[Carrier] | None = None
         self._current: Iterator[Event[B]] = iter(())
         self._run: Iterator[Event[B]] = self._current
-        """The same, before late ones are left out: what is left of it tells whether somebody reads."""
+        """The run of events before late ones are left out: its rest tells whether the program still reads."""
         self._left = 0
         self._arrivals = Arrivals(topics.line)
         self._now = topics.now
@@ -104,7 +104,7 @@ class Subscription(Generic[B]):
 
     @property
     def missed(self) -> int:
-        """Events that were dropped because they were not read in time."""
+        """Events that were dropped because the program did not read them in time."""
         return self.backlog.missed
 
     @property
@@ -121,7 +121,7 @@ class Subscription(Generic[B]):
                 self._opening = asyncio.ensure_future(self._topics.begin(self))
                 self._opening.add_done_callback(looked_at)
             opening = self._opening
-            await asyncio.wait([opening])  # others may wait for it too: it goes on when this one gives up
+            await asyncio.wait([opening])  # others may wait for the task too: it goes on when this caller gives up
             self._check_open()
             self._carrier = opening.result()
             if self._call is not None and self._calling is None:
@@ -133,11 +133,11 @@ class Subscription(Generic[B]):
             raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
 
     async def open_quietly(self) -> None:
-        """For whoever does not wait for it."""
+        """Open, without a caller that waits."""
         await self.open()
 
     async def close(self) -> None:
-        """Unsubscribe. What was not read is given up."""
+        """Unsubscribe. Events that were not read are dropped."""
         if self.closed:
             return
         self.end()
@@ -150,7 +150,7 @@ class Subscription(Generic[B]):
             await asyncio.gather(self._calling, return_exceptions=True)
 
     def end(self) -> None:
-        """No more will come."""
+        """No more events will come."""
         self.closed = True
         self._current = iter(())
         self.backlog.close()
@@ -164,7 +164,7 @@ class Subscription(Generic[B]):
     async def __aenter__(self) -> Subscription[B]:
         try:
             return await self.open()
-        except asyncio.CancelledError:  # it is never left then, and nobody would read what it gets
+        except asyncio.CancelledError:  # this subscription is never entered then, so its events would not be read
             await self.close()
             raise
 
@@ -173,7 +173,7 @@ class Subscription(Generic[B]):
     ) -> None:
         await self.close()
 
-    # What the table tells
+    # Called by the table
 
     def arrived(self) -> None:
         backlog = self.backlog
@@ -200,12 +200,12 @@ class Subscription(Generic[B]):
         return new > 0
 
     def _look(self) -> None:
-        """Whether a reader for whom publishers wait reads at all."""
+        """Check whether a reader for which publishers wait still reads."""
         self._watched = False
         if self.closed or not self.backlog.waiting:
             return
         left = length_hint(self._run)
-        if left != self._left:  # it is still busy with what it took
+        if left != self._left:  # it is still busy with the events that it took
             self._left, self._taken_at = left, self._now()
         if self._now() - self._taken_at >= STALL_S:
             dropped = self.backlog.give_up()
@@ -235,8 +235,8 @@ class Subscription(Generic[B]):
         return self._run if self.deadline is None else self._in_time(self._run, self.deadline)
 
     async def _finish(self) -> None:
-        """The reader of a shared subscription asks for what comes next: what it was handed out is done. It goes on when
-        who waits for it gives up, so that the next one who asks waits for it too."""
+        """The reader of a shared subscription asks for the next event, which finishes the one that was handed out. The
+        task goes on when its caller gives up, so that the next caller waits for it too."""
         if self._under_way is not None:
             finishing = self._topics.sharing.finished(self, self._under_way)
             self._under_way = None
@@ -247,7 +247,7 @@ class Subscription(Generic[B]):
             self._finishing = None
 
     def begin_anew(self, events: list[Event[B]]) -> None:
-        """A shared subscription whose events others may have: these alone are left to be read."""
+        """A shared subscription whose other events may have gone to others: only these are left to be read."""
         self.backlog.close()
         self._current = self._run = iter(())
         self._under_way = None
@@ -256,19 +256,20 @@ class Subscription(Generic[B]):
         self._arrivals.wake()
 
     def _new(self, events: list[Event[B]]) -> list[Event[B]]:
-        """Without those that it was given as last values."""
+        """Leave out events that were already given as retained values."""
         again = {event.id for event in events if event.id in self.given and not event.retained}
         self.given -= again
         return [event for event in events if event.retained or event.id not in again] if again else events
 
     def _in_time(self, events: Iterator[Event[B]], deadline: float) -> Iterator[Event[B]]:
-        """Asked event by event, when the reader comes to it: one that was in time when it arrived may be late now."""
+        """The events within the deadline. It is checked event by event, when the reader comes to it: an event that
+        arrived in time may be late by then."""
         wall, late = self._topics.wall, 0
         for event in events:
             if wall() - event.time > deadline:
                 late += 1
                 continue
-            if late:  # now, because nobody may ask for the rest
+            if late:  # now, because the program may not ask for the rest
                 self._report_late(late)
                 late = 0
             yield event
@@ -283,7 +284,7 @@ class Subscription(Generic[B]):
         return flatten(self._singles() if self.shared else self._runs())
 
     async def _singles(self) -> AsyncGenerator[Iterator[Event[B]], None]:
-        """One event at a time: which is finished when the reader asks for more."""
+        """One event at a time: asking for the next one finishes it."""
         while True:
             try:
                 event = await self.receive()
@@ -340,7 +341,7 @@ class Subscription(Generic[B]):
             except Gap as gap:
                 self.backlog.put_back(gap)
                 break
-            except Overflow:  # it comes again by itself
+            except Overflow:  # the event comes again by itself
                 break
         if self.shared:
             self._under_way = self.handed = events[-1].id
@@ -349,14 +350,14 @@ class Subscription(Generic[B]):
     # Moving
 
     def move(self, latitude: float, longitude: float) -> None:
-        """The subscriber is somewhere else; what arrives from now on is near that place."""
+        """Move the place of the subscriber; events that arrive from now on are near the new place."""
         if self.near is None:
             raise BadInput(f"the subscription to {self.pattern!r} is not bound to a place: subscribe with near=")
         self.near = self.near.moved(latitude, longitude)
         self.set_where(self.near.condition(self.where))
 
     def set_where(self, where: Any) -> None:
-        """Another condition, for events that arrive from now on."""
+        """Set another condition, for events that arrive from now on."""
         before = self.interest.filter is not None and self.interest.by_body
         self.interest.set_where(where)
         if self._carrier is not None:

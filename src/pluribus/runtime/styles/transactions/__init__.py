@@ -1,1 +1,1 @@
-"""Transactions on a bus: several queues, topics and spaces, all of it or nothing."""
+"""Transactions on a bus: changes of several queues, topics and spaces are all made, or none is."""

@@ -1,8 +1,9 @@
 """One transaction as a program holds it.
 
-What it sends is gathered here; what it receives is in the hands of a consumer of this process, which nobody else sees.
-The commit is one command for all of it. Only what others must know is in the list of transactions before that: a
-process that joins puts what it does there when its block ends, and ``prepare`` leaves there what either decision does.
+Messages that it sends are gathered here. Messages that it receives are held by a consumer of this process, and hidden
+from others. The commit is one command for everything. Before the commit, the list of transactions has only what others
+must know: a process that joined puts its actions there when its block ends, and ``prepare`` puts the actions of both
+decisions there.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
 TOPICS = "topics"
 LIST = "transactions"
 BYTES_MAX = 2 << 20
-"""Of everything that one transaction sends and publishes."""
+"""Bytes of everything that one transaction sends and publishes."""
 MESSAGES_MAX = 10_000
-"""Received, sent and published."""
+"""Messages and events that are received, sent and published."""
 COMMIT_S = 30.0
-"""How long a commit is asked for, before it is ``Uncertain``."""
+"""Seconds for which a commit is repeated, before it is ``Uncertain``."""
 LOOK_S = 0.25
-"""How often a process that joined looks whether the transaction has ended."""
+"""Seconds between two looks of a process that joined whether the transaction has ended."""
 
 LEFT = "left"
 
@@ -72,14 +73,14 @@ class Transaction:
         self._published: list[tuple[str, Any, bytes, dict[str, Any]]] = []
         self._received: list[tuple[MessageQueue, QueueMessage[Any]]] = []
         self._settled: list[tuple[MessageQueue, QueueMessage[Any]]] = []
-        """Received outside of it; if it does not come to a commit they stay with who received them."""
+        """Messages that were received outside of it; without a commit they stay with the program that received them."""
         self._targets: dict[MessageQueue, None] = {}
         self._spaces: dict[str, ReplicatedWay] = {}
         self._bytes = 0
         self._others: list[tuple[str, list[bytes]]] = []
         self._version = 0
         self._asked: tuple[int, list[tuple[str, list[bytes]]], list[int]] | None = None
-        """The commit that may have been done: its number, what it does, and epochs of consumers."""
+        """A commit that may have been done: its number, its actions, and the epochs of consumers."""
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -110,7 +111,7 @@ class Transaction:
             except PluribusError as late:
                 error.add_note(str(late))
 
-    # What is done in it.
+    # Actions in it.
 
     async def send(
         self,
@@ -149,7 +150,7 @@ class Transaction:
     async def receive(
         self, queue: MessageQueue, where: str | Filter | None = None, timeout: float | None = None
     ) -> QueueMessage[Any] | None:
-        """A message, which is settled with the commit, or comes back. See ``MessageQueue.receive``."""
+        """Receive a message, which the commit settles; without a commit it comes back. See ``MessageQueue.receive``."""
         self._check(queue)
         self._check_count()
         left_s = self._until - asyncio.get_running_loop().time()
@@ -158,15 +159,15 @@ class Transaction:
             self._check_acting()
             return None
         message.settled = True
-        if self.state != ACTING:  # it ended meanwhile
+        if self.state != ACTING:  # the transaction ended meanwhile
             _give_back(message)
             self._check_acting()
         self._received.append((queue, message))
         return message
 
     def settle(self, queue: MessageQueue, message: QueueMessage[Any]) -> None:
-        """A message that was received before is settled with the commit. If the transaction is not committed, the
-        message is as before: in your hands, to be settled or given back."""
+        """Have the commit settle a message that was received before. Without a commit the message stays as it is: held
+        by you, to be settled or given back."""
         self._check(queue)
         self._check_count()
         consumer = message._consumer
@@ -186,8 +187,8 @@ class Transaction:
         self._published.append((topic, kind, encoded, dict(headers or {})))
 
     async def enter(self, space: Space) -> int:
-        """Let the transaction act in a space. Its calls do that by themselves if they are given ``transaction=tx``; the
-        number that this returns can be given instead."""
+        """Let the transaction act in a space. Calls with ``transaction=tx`` do that by themselves; the returned number
+        can be given instead of ``tx``."""
         self._check_acting()
         way = space._way
         if not isinstance(way, ReplicatedWay) or not way.line.durable:
@@ -203,15 +204,15 @@ class Transaction:
         return self.id
 
     async def write(self, space: Space, value: Any, lease: float | None = None) -> None:
-        """Write a tuple, which others see after the commit."""
+        """Write a tuple; others see it after the commit."""
         await space.write(value, lease, transaction=await self.enter(space))
 
     async def take(self, space: Space, template: Any, where: str = "", *, timeout: float | None = None) -> Any:
-        """Take a tuple, which is gone after the commit, and hidden until then."""
+        """Take a tuple; it is hidden from others, and gone after the commit."""
         return await space.take(template, where, timeout=timeout, transaction=await self.enter(space))
 
     async def read(self, space: Space, template: Any, where: str = "", *, timeout: float | None = None) -> Any:
-        """Read a tuple, which nobody else can take before the transaction has ended."""
+        """Read a tuple; no other program can take it before the transaction has ended."""
         return await space.read(template, where, timeout=timeout, transaction=await self.enter(space))
 
     def _check(self, queue: MessageQueue) -> None:
@@ -229,7 +230,7 @@ class Transaction:
             raise TransactionEnded(f"transaction {self.id} is {self.state}, or being committed: begin another")
 
     def _check_began(self) -> None:
-        """What the others did is not known here: a commit by one that joined would leave it out."""
+        """The actions of other processes are not known here: a commit by a process that joined would leave them out."""
         if self._joined:
             raise BadInput(
                 f"transaction {self.id} was begun elsewhere, and is committed or prepared there: leave the block here "
@@ -259,8 +260,8 @@ class Transaction:
     async def commit(self, timeout: float | None = COMMIT_S) -> None:
         """Do everything, at one moment. The end of the block calls it.
 
-        ``TransactionEnded``: nothing was done, and why. ``Uncertain``: it was done or not; call it again, or ask
-        ``bus.transaction_state(tx.id)``.
+        ``TransactionEnded``: nothing was done, and why. ``Uncertain``: nobody knows yet whether it was done; call it
+        again, or ask ``bus.transaction_state(tx.id)``.
         """
         if self.state == COMMITTED:
             return
@@ -296,7 +297,7 @@ class Transaction:
             raise TransactionEnded(f"transaction {self.id} was not committed: {outcome.reason}")
 
     async def _again(self, reason: str, epochs: list[int]) -> bool:
-        """Whether another attempt, with what is known now, may succeed."""
+        """True if another attempt, with the present knowledge, may succeed."""
         if reason.startswith(queue_words.TRANSFORMS):
             for queue in self._targets:  # the next transaction asks
                 queue.forget_chain()
@@ -307,8 +308,9 @@ class Transaction:
         return reason == LATE and self._epochs() != epochs and self._holds_all()
 
     async def prepare(self, timeout: float | None = COMMIT_S) -> None:
-        """Let somebody outside decide: what was done so far is kept, through any crash, until ``commit`` or ``abort``
-        here, or ``bus.resolve_transaction(tx.id, commit=…)`` anywhere. It does not end by its time any more.
+        """Prepare, so that another program can decide: the actions so far are kept, through any crash, until ``commit``
+        or ``abort`` here, or ``bus.resolve_transaction(tx.id, commit=…)`` anywhere. A prepared transaction does not
+        time out.
 
         ``TransactionEnded``: it could not be prepared, and nothing was done."""
         self._check_acting()
@@ -335,7 +337,7 @@ class Transaction:
         raise TransactionEnded(f"transaction {self.id} was not prepared: {outcome.reason}")
 
     async def abort(self, timeout: float | None = COMMIT_S) -> None:
-        """As if nothing had been: what it received comes back, and counts as one more try."""
+        """Undo everything: received messages come back, which counts as one more try."""
         if self.state == ABORTED:
             return
         if self.state == PREPARED:
@@ -354,14 +356,14 @@ class Transaction:
                     await way.call(space_words.Abort(self.id))
 
     async def leave(self) -> None:
-        """End a transaction in which nothing was done; nobody hears of it."""
+        """End a transaction in which nothing was done; no other process is told."""
         self._check_acting()
         if self._held or self._sent or self._published or self._spaces:
             raise BadInput(f"something was done in transaction {self.id}: commit it, or abort it")
         self._end(LEFT)
 
     async def give_up(self) -> None:
-        """The bus is being closed."""
+        """Abort, because the bus is being closed."""
         if self.state == ACTING and not self._joined and self._asked is None:
             await self.abort(5.0)
         else:
@@ -375,7 +377,7 @@ class Transaction:
         self._style.ended(self)
 
     def _outlived(self) -> None:
-        """Its time is over, and it was neither committed nor prepared."""
+        """The time-out has passed, and it was neither committed nor prepared."""
         if self.state == ACTING and self._asked is None and self._watching is None:
             self._end(ABORTED)
 
@@ -397,7 +399,8 @@ class Transaction:
     # Joined.
 
     async def _hand_in(self) -> None:
-        """The block of a process that joined is over: whoever commits finds in the list what it did."""
+        """The block of a process that joined is over: put its actions in the list, where the committing process finds
+        them."""
         if self.state != ACTING:
             raise TransactionEnded(f"transaction {self.id} is {self.state}: begin another")
         actor = self._session % host.ONCE or 1
@@ -411,7 +414,7 @@ class Transaction:
             self.abandon()
 
     async def _watch(self) -> None:
-        """What was received here is held until the transaction has ended."""
+        """Hold the messages received here until the transaction has ended."""
         while True:
             with suppress(*TRANSIENT):
                 state = (await self._style.shown(self.id, None)).state
@@ -421,7 +424,7 @@ class Transaction:
                     return
             await asyncio.sleep(LOOK_S)
 
-    # What its command carries.
+    # The contents of its command.
 
     def _epochs(self) -> list[int]:
         return [0 if one._consumer is None else one._consumer.epoch for _, one in self._held]
@@ -432,7 +435,7 @@ class Transaction:
         )
 
     def _parts(self) -> Parts:
-        """What this process does in each machine."""
+        """The actions of this process in each machine."""
         parts: Parts = {}
         by_consumer: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
         for queue, message in self._held:
@@ -470,12 +473,12 @@ def _merged(own: Parts, others: Sequence[tuple[str, list[bytes]]]) -> Parts:
     merged = {name: list(commands) for name, commands in own.items()}
     for name, commands in others:
         known = merged.setdefault(name, [])
-        known += [one for one in commands if one not in known]  # a space is committed once
+        known += [one for one in commands if one not in known]  # a space is committed only once
     return merged
 
 
 def _promised(id: int, parts: Parts) -> tuple[list[tuple[str, list[bytes]]], ...]:
-    """What is done now, so that a decision can be carried out later; then what either decision does."""
+    """The actions of ``prepare``, which make either decision possible later; then the actions of each decision."""
     now: list[tuple[str, list[bytes]]] = []
     commit: list[tuple[str, list[bytes]]] = []
     abort: list[tuple[str, list[bytes]]] = []

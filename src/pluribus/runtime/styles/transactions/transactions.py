@@ -26,18 +26,18 @@ Parts = Sequence[tuple[str, Sequence[bytes]]]
 
 
 class TransactionInfo(msgspec.Struct, frozen=True):
-    """A transaction that is not ended. ``since`` and ``until`` are seconds since 1970, in the time of the log."""
+    """A transaction that has not ended. ``since`` and ``until`` are seconds since 1970, by the time of the log."""
 
     id: int
     state: str
     since: float
     until: float
     machines: list[str]
-    """Where it acts."""
+    """The machines in which it acts."""
 
 
 class TransactionsStyle(Style):
-    """What one bus has of them."""
+    """The transactions of one bus."""
 
     on_clients: ClassVar[str] = "pluribus.runtime.styles.transactions.transactions:TransactionsStyle"
     closes: ClassVar[int] = 30
@@ -68,7 +68,7 @@ class TransactionsStyle(Style):
             return self._line
 
     def number(self) -> int:
-        """Of a command that is done once, however often it is asked for."""
+        """A number for a command that is done once, however often it is repeated."""
         self._next += 1
         self._open[self._next] = None
         return self._next
@@ -118,7 +118,7 @@ class TransactionsStyle(Style):
         self._acting.pop(transaction, None)
 
     async def close(self) -> None:
-        """Whatever was not committed is given up."""
+        """Close. Transactions that were not committed are aborted."""
         for transaction in list(self._acting):
             try:
                 await transaction.give_up()

@@ -27,12 +27,12 @@ class TransformationsFace:
         timeout: float = STEP_S,
     ) -> Transformer:
         """``async with bus.transformer("incoming", "orders", "csv > clean > json"):`` moves messages from one queue to
-        another while the block runs, each once, transformed by the chain. Names are those of durable queues.
+        another while the block runs, each once, transformed by the chain. A name means a durable queue.
 
-        Functions of the chain are those that this process registered with ``@pluribus.transformation(name)``. Key,
-        priority, properties, ``id``, ``correlation``, ``reply_to`` and what is left of ``ttl`` go along. A message that
-        does not transform, or takes more than ``timeout`` seconds, becomes a dead letter of the source, with the
-        reason. With ``where`` only messages that match are taken.
+        Functions of the chain are those that this process registered with ``@pluribus.transformation(name)``. A message
+        keeps its key, priority, properties, ``id``, ``correlation``, ``reply_to`` and the rest of its ``ttl``. A
+        message that cannot be transformed, or takes more than ``timeout`` seconds, becomes a dead letter of the source,
+        with the reason. With ``where`` only messages that match are taken.
         """
         from .transformer import Transformers
 

@@ -1,20 +1,18 @@
 """Moves messages from one queue to another, transformed on the way, each once.
 
-Theory of operation
--------------------
-A transformer is a consumer of its source. What it has in its hands it transforms, outside of any transaction, because a
-function may take its time. Then one transaction settles the messages that were transformed and sends what they became:
-both or neither, so a message is in the source or in the target, and never in both. A transformer that dies loses its
-messages by its lease, and another one takes them: it may transform a message again, which is why a function should
-change nothing else.
+Theory of operation ------------------- A transformer is a consumer of its source. It transforms the messages that it
+holds outside of any transaction, because a function may take long. Then one transaction settles these messages and
+sends their results: both or neither, so a message is in the source or in the target, and never in both. When a
+transformer dies, its lease ends, and another one gets its messages: a message may be transformed twice, so a function
+should change nothing else.
 
 Between queues of which one is in memory there is no transaction. Then a message is sent with its ``id`` first, and
-settled after that; if a transformer dies in between, the next one sends it again, and the target, which knows the
-``id`` for as long as its window is, does not take it twice.
+settled after that. If a transformer dies in between, the next one sends it again, and the target drops the duplicate,
+as long as the ``id`` is within its window.
 
-A message that does not transform is rejected with the reason. A commit that is refused, because the target is full for
-instance, is tried again with the messages that are still in hand; they do not count as given back. A commit whose
-answer is lost is asked for again until it is known.
+A message that cannot be transformed is rejected with the reason. A commit that is refused, for instance because the
+target is full, is tried again with the messages that are still held; that does not count as a try. A commit whose
+answer is lost is repeated until its outcome is known.
 
 *Order.* Messages are transformed one after another, and sent in the order in which the source handed them out.
 """
@@ -52,17 +50,17 @@ from ..transactions.transactions import TransactionsStyle
 log_ = logging.getLogger("pluribus")
 
 BATCH_BYTES = 1 << 20
-"""Of bodies in one transaction; a longer one is alone."""
+"""Bytes of bodies in one transaction; a longer message is alone in its transaction."""
 LINGER_S = 0.1
-"""After so long what is transformed is sent, although more is in hand."""
+"""Seconds after which transformed messages are sent, although the consumer holds more."""
 LOOK_S = 0.05
-"""With ``once``: how long nothing comes before it is looked whether anything is there."""
+"""With ``once``: seconds without a message after which the queue is asked whether any is there."""
 THREAD_BYTES = 64 << 10
-"""Formats of longer bodies are read and written in a thread."""
+"""Bytes of a body above which formats are read and written in a thread."""
 COMMIT_S = 30.0
 OPEN_S = 15.0
 END_S = 5.0
-"""How long the end of a transformer waits for what is under way."""
+"""Seconds for which closing a transformer waits for messages under way."""
 PAUSE_S, PAUSE_S_MAX = 0.05, 2.0
 
 Made = tuple[QueueMessage[Any], OutgoingMessage]
@@ -122,11 +120,11 @@ class Transformer:
     ) -> None:
         self.chain = chain
         self.transformed = 0
-        """Messages that are in the target."""
+        """Messages that were sent to the target."""
         self.failed = 0
         """Messages that became dead letters."""
         self.waits_for = ""
-        """Why the target does not take messages now."""
+        """The reason why the target accepts no messages now."""
         self._style = style
         self._queues = (source, target)
         self._selector = selector
@@ -134,7 +132,7 @@ class Transformer:
         self._task: asyncio.Task[int] | None = None
         self._ending = False
         self._idle = False
-        """Whether it waits for a message, and nothing is under way."""
+        """True if it waits for a message, and nothing is under way."""
         for queue in self._queues:
             if isinstance(queue, str):
                 checked_name(queue, "the queue")
@@ -154,7 +152,8 @@ class Transformer:
         return self._ending
 
     async def run(self, *, once: bool = False) -> int:
-        """Move messages until cancelled or closed; with ``once`` those that are there. How many were transformed.
+        """Move messages until cancelled or closed; with ``once``, the messages that are there. Returns how many were
+        transformed.
 
         Other members may transform the same queue: each message is moved by one of them."""
         if self._ending or self in self._style.running:
@@ -200,7 +199,7 @@ class Transformer:
     async def _next(self, source: MessageQueue, consumer: QueueConsumer, once: bool) -> QueueMessage[Any] | None:
         """A message; None when there is none, with ``once``, or at the end."""
         if once and not consumer.arrived:
-            await consumer.settled()  # what it has room for is told
+            await consumer.settled()  # the queue is told how much room there is
             while (message := await consumer.next(LOOK_S)) is None:
                 if not await self._is_there(source):
                     return await consumer.next(None) if await consumer.cancel(0) else None
@@ -214,7 +213,7 @@ class Transformer:
             self._idle = False
 
     async def _is_there(self, source: MessageQueue) -> bool:
-        """Whether a message waits that this transformer would be given; a selector is looked for in its own time."""
+        """True if a message waits that this transformer would be given; with a selector the search may take time."""
         if (await source.stats()).state.paused:
             return False
         start = 0
@@ -230,11 +229,11 @@ class Transformer:
     # One message.
 
     async def _made(self, source: MessageQueue, message: QueueMessage[Any]) -> OutgoingMessage | None:
-        """What it becomes; None if that is nothing: it is settled already."""
+        """The result of a message; None if there is none: the message is settled already."""
         try:
             ttl_us = await _left_us(source, message) if message.ttl else 0
             if ttl_us < 0:
-                with suppress(PluribusError):  # its time is over: the queue does with it what it does with such
+                with suppress(PluribusError):  # its time is over: the queue deals with it as with any expired message
                     await message.release()
                 return None
             kind, encoded = await self._in_time(self._transform(message.body))
@@ -284,7 +283,7 @@ class Transformer:
 
     async def _reject(self, message: QueueMessage[Any], reason: str) -> None:
         self.failed += 1
-        with suppress(PluribusError):  # then it is not ours any more, and comes to another
+        with suppress(PluribusError):  # then this consumer does not hold it any more, and another one gets it
             await message.reject(f"did not transform: {reason}"[:1_024])
 
     # All of them.
@@ -292,7 +291,7 @@ class Transformer:
     async def _move(
         self, source: MessageQueue, target: MessageQueue, consumer: QueueConsumer, made: list[Made]
     ) -> None:
-        """Settle these messages and send what they became."""
+        """Settle these messages and send their results."""
         if source.durable and target.durable:
             await self._move_together(source, target, consumer, made)
             return
@@ -302,14 +301,14 @@ class Transformer:
             except BadInput as error:
                 await self._reject(message, str(error))
                 continue
-            with suppress(PluribusError):  # it comes to another then, and is not taken twice
+            with suppress(PluribusError):  # another consumer gets it then, and the target drops the duplicate
                 await message.ack()
             self.transformed += 1
 
     async def _move_together(
         self, source: MessageQueue, target: MessageQueue, consumer: QueueConsumer, made: list[Made]
     ) -> None:
-        """In one transaction, as often as it takes."""
+        """Move them in one transaction, repeated as often as needed."""
         pause_s = PAUSE_S
         while made:
             transaction = self._style.bus._style(TransactionsStyle).begin(COMMIT_S, 0)
@@ -328,7 +327,7 @@ class Transformer:
                 if consumer.closed:
                     raise
                 if self._ending:
-                    return  # they go back
+                    return  # the messages go back
                 made = [one for one in made if consumer.hands.get(one[0].number) == one[0].assignment]
                 if not self.waits_for and made:
                     log_.warning("the transformer from %r to %r waits: %s", self.source, self.target, error)
@@ -341,7 +340,7 @@ class Transformer:
             return
 
     async def _known(self, transaction: Transaction) -> bool:
-        """Whether a transaction whose answer was lost is committed; asked until that is known."""
+        """True if a transaction whose answer was lost is committed; asks until that is known."""
         while True:
             try:
                 await transaction.commit()
@@ -364,7 +363,7 @@ class Transformer:
         transaction.settle(source, message)
         try:
             await transaction.pass_on(target, msgspec.structs.replace(outgoing))
-        except BadInput as error:  # too long, for instance
+        except BadInput as error:  # too long, for example
             raise _Unfit(message, str(error)) from None
 
     # Its life.
@@ -391,13 +390,14 @@ class Transformer:
             error.add_note(str(late))
 
     async def close(self) -> None:
-        """What is transformed is sent first; what is not goes back. Raises why the transformer ended, if it did."""
+        """Close. Transformed messages are sent first; the others are given back. If the transformer ended by an error,
+        that error is raised."""
         await self.stop()
         if self._task is not None and not self._task.cancelled():
             self._task.result()
 
     async def stop(self) -> None:
-        """As ``close``, and raises nothing."""
+        """Like ``close``, and raises nothing."""
         self._ending = True
         task = self._task
         if task is None or task.done():
@@ -416,7 +416,7 @@ class Transformer:
 
 
 class _Unfit(Exception):
-    """A message that no transaction takes."""
+    """A message that every transaction refuses."""
 
     def __init__(self, message: QueueMessage[Any], text: str) -> None:
         super().__init__(text)
@@ -424,7 +424,7 @@ class _Unfit(Exception):
 
 
 async def _left_us(source: MessageQueue, message: QueueMessage[Any]) -> int:
-    """What is left of the time of a message, in the time of the log; less than 0: nothing."""
+    """The rest of a message's time, by the time of the log; less than 0: none."""
     consumer = message._consumer
     assert consumer is not None
     await source._line.call(words.encode(words.Settle(consumer.number, consumer.epoch)))  # so that the time is now
