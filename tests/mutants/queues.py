@@ -128,6 +128,18 @@ class Upside(Segments):
         return found
 
 
+_pause = Queue._pause
+
+
+class Belated:
+    """A copy of a command to pause that comes late pauses the queue again."""
+
+    of = Queue
+
+    def _pause(self, command):
+        return _pause(self, words.Pause(command.paused, self.messages.totals.changes))
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Hasty: (0, "acknowledged again"),
@@ -138,4 +150,5 @@ FOUND = {
     Stingy: (0, "AssertionError"),
     Repeating: (0, "clients still wait"),
     Upside: (0, "which is before it"),
+    Belated: (20_000_210, "clients still wait"),
 }

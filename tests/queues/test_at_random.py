@@ -12,8 +12,10 @@ from pluribus.filters.packed import packed
 from pluribus.queues.segments import Segment
 from pluribus.queues.times import is_over
 from pluribus.queues.words import (
+    AGAIN,
     BACK,
     NACK,
+    NEXT,
     REJECT,
     RELEASE,
     Attach,
@@ -235,7 +237,9 @@ class Random(RuleBasedStateMachine):
 
     @rule(paused=st.booleans())
     def pause(self, paused):
-        self.bench.apply(Pause(paused))
+        late = self.bench.apply(Pause(paused, self.bench.queue.messages.totals.changes + 1))
+        assert late.status == (AGAIN if paused == self.paused else NEXT)
+        self.bench.apply(Pause(paused, self.bench.queue.messages.totals.changes))
         self.paused = paused
         self.collect()
 

@@ -229,13 +229,28 @@ def test_an_exclusive_consumer_is_alone():
 
 def test_a_paused_queue_hands_nothing_out():
     bench, sender = Bench(), Sender()
-    bench.apply(Pause(True))
+    bench.apply(Pause(True, 0))
     consumer(bench, 1)
     consumer(bench, 2, where="a = 1")
     bench.apply(sender.pack([b"x", b"y"], properties=[None, {"a": 1}]))
     assert bench.news() == []
-    bench.apply(Pause(False))
+    bench.apply(Pause(False, 1))
     assert sorted(bench.news()) == [(1, 0, 1), (2, 1, 1)]
+
+
+def test_a_late_copy_of_an_operators_command_changes_nothing():
+    bench = Bench()
+    assert bench.apply(Pause(True, 0)).status == DONE
+    assert bench.apply(Pause(True, 0)).status == AGAIN
+    assert bench.apply(Pause(False, 1)).status == DONE
+    late = bench.apply(Pause(True, 0))
+    assert (late.status, late.number) == (NEXT, 2)
+    assert not bench.queue.messages.totals.paused
+    assert bench.apply(Configure(Settings(count_max=3), True, 2)).status == DONE
+    assert bench.apply(Configure(Settings(count_max=4), True, 3)).status == DONE
+    late = bench.apply(Configure(Settings(count_max=3), True, 2))
+    assert (late.status, late.number) == (NEXT, 4)
+    assert bench.queue.messages.settings.count_max == 4
 
 
 def test_purge_takes_what_nobody_holds():

@@ -6,6 +6,8 @@ from pluribus.sim.machinery.campaign import play_seed
 
 ONCE = [
     ("durable-replica", 9_400_005, "a keeper whose identity had gone bad was given no new disk, and stayed a voter"),
+    ("queues", 20_000_210, "a late copy of a command to pause paused a queue that had been resumed meanwhile"),
+    ("queues", 20_000_136, "consumers left when only a dead letter was there, which then came back (of the scenario)"),
     ("topics", 226, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("topics", 303, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("groups", 30, "who was cut off was shown a group's view that it had not come to"),

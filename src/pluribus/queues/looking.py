@@ -100,6 +100,7 @@ def stats_of(queue: Queue) -> Stats:
         totals.paused,
         queue.messages.settings,
         queue.ground.now_us,
+        totals.changes,
     )
 
 

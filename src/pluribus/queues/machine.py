@@ -132,7 +132,7 @@ class Queue(Machine):
             case words.Redrive():
                 return self.messages.redrive(command), 0
             case words.Pause():
-                return self._pause(command.paused), 0
+                return self._pause(command), 0
             case words.Stage():
                 return self.messages.stage(row, place, command, size)
             case words.Move():
@@ -145,7 +145,8 @@ class Queue(Machine):
                 return Outcome(REFUSED, 0, "only transactions keep messages, and resolve what they kept"), 0
 
     def _configure(self, command: words.Configure) -> Outcome:
-        known = self.messages.totals.settings
+        totals = self.messages.totals
+        known = totals.settings
         if known is not None and not command.anew:
             if known == command.settings:
                 return Outcome(AGAIN)
@@ -157,7 +158,13 @@ class Queue(Machine):
             )
         if command.settings.policy not in (words.WAIT, REFUSE, BURY):
             return Outcome(REFUSED, 0, f"there is no policy {command.settings.policy!r}: wait, refuse or dead")
-        self.messages.totals.settings = command.settings
+        if command.anew:
+            if known == command.settings:
+                return Outcome(AGAIN)
+            if command.changes != totals.changes:
+                return Outcome(NEXT, totals.changes)
+            totals.changes += 1
+        totals.settings = command.settings
         return Outcome(DONE)
 
     def _send(self, row: int, place: int, command: bytes) -> tuple[Outcome, int]:
@@ -442,9 +449,15 @@ class Queue(Machine):
             if waiting:
                 self._assign(min(waiting, key=lambda one: one.turn), segment, at)
 
-    def _pause(self, paused: bool) -> Outcome:
-        self.messages.totals.paused = paused
-        for number in [] if paused else self.selectors.waiting_consumers():
+    def _pause(self, command: words.Pause) -> Outcome:
+        totals = self.messages.totals
+        if command.paused == totals.paused:
+            return Outcome(AGAIN)
+        if command.changes != totals.changes:
+            return Outcome(NEXT, totals.changes)
+        totals.changes += 1
+        totals.paused = command.paused
+        for number in [] if command.paused else self.selectors.waiting_consumers():
             self._look_for(self.demands.consumers[number])
         return Outcome(DONE)
 

@@ -67,6 +67,8 @@ class Totals(msgspec.Struct, array_like=True):
     exclusive: int = -1
     """The consumer that has exclusive use of the queue."""
     settings: Settings | None = None
+    changes: int = 0
+    """How often the queue was paused, resumed or configured."""
 
 
 class Upload(msgspec.Struct, array_like=True):

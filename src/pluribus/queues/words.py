@@ -23,7 +23,8 @@ Things = Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=65_536)]
 
 DONE, AGAIN, REFUSED, FULL, ENDED, NEXT, UNLIKE = 0, 1, 2, 3, 4, 5, 6
 """``FULL``: there is no room, send the same again later. ``ENDED``: this consumer is not attached in this epoch.
-``NEXT``: a batch before this one is missing; ``number`` is the next sequence. ``UNLIKE``: the queue transforms arriving
+``NEXT``: a batch before this one is missing; ``number`` is the next sequence. Or the queue was changed since:
+``number`` counts the changes. ``UNLIKE``: the queue transforms arriving
 messages by the chain in ``reason``, and the batch was not made by it; none of its messages is accepted."""
 
 NOT_TRANSFORMED = "not transformed: "
@@ -63,10 +64,12 @@ class Settings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Configure(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Use these settings if the queue has none yet; with ``anew``, in any case."""
+    """Use these settings if the queue has none yet; with ``anew``, in place of those that it has after ``changes``
+    changes."""
 
     settings: Settings
     anew: bool = False
+    changes: Number = 0
 
 
 class Attach(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -137,9 +140,11 @@ class Redrive(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Deliver nothing, or go on; the queue still accepts messages."""
+    """Deliver nothing, or go on; the queue still accepts messages. A copy of this command may arrive late, when
+    somebody has changed the queue again: ``changes`` names the state that is meant; in another one it does nothing."""
 
     paused: bool
+    changes: Number
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=9):
@@ -339,6 +344,8 @@ class Stats(msgspec.Struct, frozen=True):
     paused: bool
     settings: Settings
     now_us: int = 0
+    changes: int = 0
+    """How often the queue was paused, resumed or configured."""
 
 
 encode = msgspec.msgpack.Encoder().encode

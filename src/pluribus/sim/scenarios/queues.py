@@ -126,6 +126,8 @@ class Play(hosts.Play):
         self._numbers = 0
         self._transactions = 0
         self._settlements = 0
+        self._changes = 0
+        """How often the queue was paused or resumed, as far as is known."""
         self._senders = 0
         """Who may still send: a message may be confirmed long after the last fault."""
 
@@ -295,20 +297,26 @@ class Play(hosts.Play):
         ]
 
     def _left(self) -> bool:
+        """Whether something is in the queue, or may yet come; dead letters are redriven."""
         queues = [life.queue("orders") for life in self.lives.values() if life.up]
-        return bool(self._senders) or any(one is None or one.messages.count for one in queues) or not queues
+        left = [one is None or one.messages.count or one.messages.dead for one in queues]
+        return bool(self._senders) or any(left) or not left
 
     async def redriver(self) -> None:
         """Dead letters come back at last, when nothing is rejected any more."""
         random = self.world.random
         while not self.calm:
             await asyncio.sleep(1 + random.random() * 4)
-            await self.told("orders", words.Pause(random.random() < 0.3))
+            await self.pause(random.random() < 0.3)
             if random.random() < 0.5:
                 await self._redrive()
-        await self.told("orders", words.Pause(False))
+        await self.pause(False)
         while (await self._redrive()).number or self._left():  # noqa: ASYNC110 - keepers change without telling
             await asyncio.sleep(0.2)
+
+    async def pause(self, paused: bool) -> None:
+        while (outcome := await self.told("orders", words.Pause(paused, self._changes))).status == NEXT:
+            self._changes = outcome.number
 
     async def _redrive(self) -> words.Outcome:
         self.add(0, "redriving", (0, 0), b"")

@@ -480,10 +480,15 @@ class MessageQueue:
 
     async def pause(self) -> None:
         """Deliver nothing until ``resume``; the queue still accepts messages."""
-        await self._do(words.encode(words.Pause(True)))
+        await self._paused(True)
 
     async def resume(self) -> None:
-        await self._do(words.encode(words.Pause(False)))
+        await self._paused(False)
+
+    async def _paused(self, paused: bool) -> None:
+        changes = (await self._now()).changes
+        while (outcome := await self._do(words.encode(words.Pause(paused, changes)))).status == words.NEXT:
+            changes = outcome.number
 
     async def configure(
         self,
@@ -501,16 +506,30 @@ class MessageQueue:
     ) -> None:
         """Change settings of the queue; those that are not given stay. ``transform=""`` ends the transforming of
         arriving messages."""
-        now = (await self._now()).settings
-        given = settings_of(
-            messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, transform, now
-        )
-        if given is not None:
-            await self.configured(words.Configure(given, True), None)
-            self.forget_chain()
+        while True:  # until nobody else changes the queue between the look and the command
+            now = await self._now()
+            given = settings_of(
+                messages_max,
+                bytes_max,
+                full,
+                tries,
+                backoff,
+                window,
+                lease,
+                dead_max,
+                dead_expired,
+                transform,
+                now.settings,
+            )
+            if given is None:
+                return
+            outcome = await self.configured(words.Configure(given, True, now.changes), None)
+            if outcome.status != words.NEXT:
+                self.forget_chain()
+                return
 
-    async def configured(self, command: words.Configure, timeout: float | None) -> None:
-        await self._do(words.encode(command), timeout)
+    async def configured(self, command: words.Configure, timeout: float | None) -> Outcome:
+        return await self._do(words.encode(command), timeout)
 
     async def _do(self, command: bytes, timeout: float | None = None) -> Outcome:
         self._check_open()
