@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import suppress
 
+import msgspec
+
 import pluribus.queues.machine as machine
 import pluribus.queues.messages as messages
 import pluribus.sim.scenarios.queues as scenario
@@ -140,15 +142,28 @@ class Belated:
         return _pause(self, words.Pause(command.paused, self.messages.totals.changes))
 
 
+_settle = Queue._settle
+
+
+class Trusting:
+    """Takes the settlement of a delivery that ended for one of the delivery that the consumer holds now."""
+
+    of = Queue
+
+    def _settle(self, command):
+        return _settle(self, msgspec.structs.replace(command, deliveries=[]))
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Hasty: (0, "acknowledged again"),
-    Forgetful: (0, "clients still wait"),
+    Forgetful: (3, "clients still wait"),
     Generous: (0, "AssertionError"),
-    Punctual: (7, "was set back"),
+    Punctual: (3, "was set back"),
     Open: (0, "AssertionError"),
     Stingy: (0, "AssertionError"),
     Repeating: (0, "clients still wait"),
     Upside: (0, "which is before it"),
     Belated: (20_000_210, "clients still wait"),
+    Trusting: (30_000_925, "was delivered again"),
 }

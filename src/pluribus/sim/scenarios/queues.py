@@ -247,11 +247,12 @@ class Play(hosts.Play):
             others = [(thing, verb, random.choice((0, S // 2)), "no")]
             if verb == REJECT:
                 self.add(number, "rejecting", (thing, delivery), body)
-            return (await self.told("orders", words.Settle(number, epoch, [], others))).status != ENDED
+            command = words.Settle(number, epoch, [], others, deliveries=[delivery])
+            return (await self.told("orders", command)).status != ENDED
         if roll < 0.14:
             return await self.move(number, epoch, thing, delivery, body)
         self.add(number, "settling", (thing, delivery), body)
-        outcome = await self.settle(words.Settle(number, epoch, [(thing, 1)]))
+        outcome = await self.settle(words.Settle(number, epoch, [(thing, 1)], deliveries=[delivery]))
         if outcome.status == DONE and not outcome.lost:
             self.add(number, "acknowledged", (thing, delivery), body)
         return outcome.status != ENDED
@@ -263,7 +264,7 @@ class Play(hosts.Play):
     async def move(self, number: int, epoch: int, thing: int, delivery: int, body: bytes) -> bool:
         """Take a message and put it into the other queue, in one transaction."""
         self._transactions += 1
-        command = words.encode(words.Settle(number, epoch, [(thing, 1)]))
+        command = words.encode(words.Settle(number, epoch, [(thing, 1)], deliveries=[delivery]))
         session = 50_000 + self._transactions
         parts = [(1, [command]), (2, [pack(session, 1, 0, 0, [body])])]
         self.add(number, "settling", (thing, delivery), body)
