@@ -71,7 +71,8 @@ def parse_url(text: str) -> BusUrl:
     try:
         checked_name(bus, "the bus")
     except BadInput as error:
-        raise BadUrl(f"{text!r} does not name a bus ({error})") from None
+        form = f"{scheme}://HOST:PORT/BUS" if scheme in HAVE_HOSTS else f"{scheme}://BUS"
+        raise BadUrl(f"{text!r} does not name a bus ({error}): {form} is the form") from None
     options = _options(parts.query, text)
     return BusUrl(scheme, bus, hosts, options, text, _founders(options, scheme, text))
 
