@@ -374,6 +374,40 @@ def test_a_damaged_row_is_noticed_at_the_start_and_put_back_and_meanwhile_there_
     assert any("whole again" in report for report in cluster.reports)
 
 
+def test_a_founder_whose_only_row_went_bad_before_anybody_had_it_founds_again():
+    cluster = Cluster(3)
+    cluster.isolate(0)
+    cluster.run(0.1)
+    cluster.keepers[0].found([keeper.id for keeper in cluster.keepers.values()])
+    cluster.run()
+    first = cluster.keepers[0].ledger.meta.cluster
+    assert first and cluster.keepers[0].ledger.end == 1 and cluster.keepers[0].ledger.epoch == 0
+    cluster.crash(0)
+    strike(cluster, 0, 0)
+    keeper = cluster.start(0)
+    assert keeper.ledger.fresh and keeper.ledger.meta.health == 0
+    assert any("the founding begins again" in report for report in cluster.reports)
+    cluster.cut = set()
+    cluster.found(0, 1, 2)
+    cluster.write(b"a")
+    assert cluster.settled() == [b"a"]
+    assert keeper.ledger.meta.cluster not in (0, first)
+
+
+def test_a_founder_that_promised_an_epoch_waits_for_repair():
+    cluster = Cluster(3)
+    cluster.isolate(0)
+    cluster.run(0.1)
+    cluster.keepers[0].found([keeper.id for keeper in cluster.keepers.values()])
+    cluster.run()
+    cluster.keepers[0].ledger.promise(1, 0)
+    cluster.run()
+    cluster.crash(0)
+    strike(cluster, 0, 0)
+    keeper = cluster.start(0)
+    assert not keeper.ledger.fresh and not keeper.whole and not keeper.ledger.may_vote
+
+
 def test_damage_is_remembered_until_it_is_repaired():
     cluster = Cluster(3).found(0, 1, 2)
     cluster.write(b"a")

@@ -117,6 +117,8 @@ class Ledger:
         """The epoch that is promised on disk; -1 while a newer promise is being written."""
         self.meta = self._load_meta(random)
         sure = self._load_log()
+        if sure and self._founded_in_vain:
+            self._unfound()
         self._write_meta(run=self.meta.run + 1)
         if not sure and not self.fresh:
             self._skip_epochs()
@@ -608,6 +610,25 @@ class Ledger:
         """The store lost commits, perhaps with a promise in them. Take part in no epoch that it may have been about:
         whoever leads then is elected without this keeper, which is damaged, by voters that know of later ones."""
         self._write_meta(epoch=self.epoch + EPOCHS_SKIPPED, voted=0)
+
+    @property
+    def _founded_in_vain(self) -> bool:
+        """True if this keeper founded a log whose first row is damaged now, before anybody else had that row. A keeper
+        sends rows only when it leads, and it leads, votes and acknowledges only in an epoch that it promised on disk.
+        So as long as no epoch was promised, the row was nowhere else, and nothing was acknowledged."""
+        nothing_promised = self.meta.epoch == 0 and self.meta.voted == 0
+        return not self.fresh and nothing_promised and self.damaged == {0} and self.end == 1 and not self.snapshot.row
+
+    def _unfound(self) -> None:
+        """Belong to no log again, so that this keeper and the others can found another one."""
+        self._report("founded a log that nobody else has, and its only row is damaged: the founding begins again")
+        self._cache.clear()
+        self._cache_bytes = 0
+        self._end_at(0)
+        self.damaged.clear()
+        self._runs.clear()
+        self._voters = [(0, self.snapshot.voters)]
+        self._write_meta(None, Restart(self._log, 0), cluster=0, logged=False, health=WHOLE)
 
     def _load_log(self) -> bool:
         """What the store has, checked from the snapshot on; older rows are checked when they are read. Whether nothing
