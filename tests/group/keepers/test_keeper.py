@@ -374,12 +374,18 @@ def test_a_damaged_row_is_noticed_at_the_start_and_put_back_and_meanwhile_there_
     assert any("whole again" in report for report in cluster.reports)
 
 
-def test_a_founder_whose_only_row_went_bad_before_anybody_had_it_founds_again():
+def founded_unheard():
+    """Keeper 0 has founded a log of three voters, and the others have not heard of it."""
     cluster = Cluster(3)
     cluster.isolate(0)
     cluster.run(0.1)
     cluster.keepers[0].found([keeper.id for keeper in cluster.keepers.values()])
     cluster.run()
+    return cluster
+
+
+def test_a_founder_whose_only_row_went_bad_before_anybody_had_it_founds_again():
+    cluster = founded_unheard()
     first = cluster.keepers[0].ledger.meta.cluster
     assert first and cluster.keepers[0].ledger.end == 1 and cluster.keepers[0].ledger.epoch == 0
     cluster.crash(0)
@@ -395,11 +401,7 @@ def test_a_founder_whose_only_row_went_bad_before_anybody_had_it_founds_again():
 
 
 def test_a_founder_that_promised_an_epoch_waits_for_repair():
-    cluster = Cluster(3)
-    cluster.isolate(0)
-    cluster.run(0.1)
-    cluster.keepers[0].found([keeper.id for keeper in cluster.keepers.values()])
-    cluster.run()
+    cluster = founded_unheard()
     cluster.keepers[0].ledger.promise(1, 0)
     cluster.run()
     cluster.crash(0)
