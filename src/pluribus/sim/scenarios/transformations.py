@@ -10,7 +10,7 @@ import asyncio
 
 import msgspec
 
-from ...core.errors import NotTransformed, PluribusError, Violation
+from ...core.errors import Damaged, NotTransformed, PluribusError, Violation
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.styles.queues.queue import MessageQueue
 from ...transformations.registry import transformation
@@ -50,11 +50,19 @@ class Player:
         self.tasks = [asyncio.create_task(self._lives(self._send)), asyncio.create_task(self._lives(self._transform))]
 
     async def _keep(self) -> None:
-        if self.number < KEEPERS:
-            keeping = self.bus.keeping
-            keeping._keeps = True
-            disk = self.play.world.hosts[self.number].disk
-            await keeping.keep_in(await keeping.meeting(), disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+        if self.number >= KEEPERS:
+            return
+        keeping, host = self.bus.keeping, self.play.world.hosts[self.number]
+        keeping._keeps = True
+        try:
+            try:
+                await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+            except Damaged:  # both copies of who it is have gone bad: it is given a new disk, as the sentence says
+                host.change_disk()
+                await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+        except PluribusError:
+            if not self.bus.closed:  # this life was over before it kept anything
+                raise
 
     async def _lives(self, act: object) -> None:
         """Whatever fails is tried again, until this life or the run is over."""
