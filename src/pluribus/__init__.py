@@ -25,6 +25,7 @@ from .runtime.loop.running import run
 from .wire.bodies import Opaque, register
 
 if TYPE_CHECKING:
+    from .group.host.table import TableMachine
     from .pubsub.concepts import Vocabulary
     from .pubsub.event import Event
     from .pubsub.places import Near
@@ -78,6 +79,7 @@ __all__ = [
     "SlotsHost",
     "Space",
     "Subscription",
+    "TableMachine",
     "Transaction",
     "View",
     "Vocabulary",
@@ -120,6 +122,7 @@ _LATE_NAMES = {
     "SlotsHost": "runtime.styles.slots.hosts",
     "Space": "runtime.styles.spaces.space",
     "Subscription": "runtime.styles.topics.subscription",
+    "TableMachine": "group.host.table",
     "Transaction": "runtime.styles.transactions.transaction",
     "Vocabulary": "pubsub.concepts",
     "transformation": "transformations.registry",

@@ -2,6 +2,7 @@
 
 import pluribus.group.host.host as host
 import pluribus.group.host.machine as machine
+import pluribus.group.host.table as table
 import pluribus.group.host.tending as tending
 import pluribus.group.keepers.leader as leader
 import pluribus.sim.machinery.jobs as jobs
@@ -10,6 +11,7 @@ from pluribus.group.host.demand import Demands
 from pluribus.group.host.host import Host
 from pluribus.group.host.machine import Refusal
 from pluribus.group.host.parts import Parts
+from pluribus.group.host.table import PartedTable
 from pluribus.group.host.words import DONE, REFUSED, Outcome
 from pluribus.group.keepers.timekeeping import Timekeeper
 
@@ -98,6 +100,20 @@ class Late(Parts):
         self.touched.add(name)
 
 
+class Untouched(PartedTable):
+    """Changes a part of a user's table without a word to the next snapshot."""
+
+    replaces = (table, "PartedTable")
+
+    def __setitem__(self, key, value):
+        packed = table._encode(key)
+        cells = self._cells[table.crc32(packed) % table.PARTS]
+        if packed in cells:
+            cells[packed] = table._encode(value)
+        else:
+            super().__setitem__(key, value)
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Halfway: (0, "clients still wait"),
@@ -108,3 +124,6 @@ FOUND = {
     Forgetful: (30, "has another part"),
     Late: (9, "has another part"),
 }
+
+DURABLE_REPLICA = {Untouched: (1, "nothing explains")}
+"""The same for mutants that the scenario of durable replicas finds."""

@@ -29,6 +29,13 @@ def test_the_mutant_is_found_by_its_seed(mutant):
     assert_found(mutant, seed, sentence, "hosts")
 
 
+@pytest.mark.parametrize("mutant", mutants.DURABLE_REPLICA, ids=lambda mutant: mutant.__name__)
+def test_the_mutant_of_a_users_machine_is_found_by_its_seed(mutant):
+    seed, sentence = mutants.DURABLE_REPLICA[mutant]
+    assert_found(mutant, seed, sentence, "durable-replica")
+    assert play_seed("durable-replica", seed).failure == ""
+
+
 def test_the_shipped_host_passes_where_mutants_fail():
     for seed in sorted({seed for seed, _ in mutants.FOUND.values()}):
         assert play_seed("hosts", seed).failure == ""

@@ -14,7 +14,6 @@ from pluribus.core.errors import (
 )
 from pluribus.core.limits import BODY_BYTES_MAX
 from pluribus.group.keepers import Keeper, Settings, follower, ledger, requests
-from pluribus.group.keepers.words import decode
 from pluribus.group.log import LogPort
 from tests.group.keepers.cluster import QUICK, Cluster
 
@@ -583,21 +582,3 @@ def test_words_that_no_keeper_says_are_counted():
 def test_times_have_sensible_defaults():
     assert Settings().heartbeat_s * 5 <= Settings().election_s
     assert QUICK.election_s < Settings().election_s
-
-
-def test_an_answer_to_an_earlier_life_is_no_answer_to_this_one():
-    cluster = Cluster(3).found(0, 1, 2)
-    follower = next(number for number in range(3) if not cluster.keepers[number].leads)
-    said = []
-    carry = cluster.carry
-    cluster.carry = lambda number, to, words: (said.append((to, words)), carry(number, to, words))
-    cluster.write(b"a", number=follower)
-    placed = [words for to, words in said if type(decode(words).word).__name__ == "Placed"]
-    assert len(placed) == 1
-    keeper = cluster.restart(follower)
-    cluster.until(lambda: keeper.seat.leader)
-    answers = cluster.submit(follower, b"b")
-    keeper.receive(placed[0])
-    assert answers == []
-    cluster.until(lambda: answers)
-    assert answers == [(1, None)]

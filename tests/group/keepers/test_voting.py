@@ -6,6 +6,7 @@ import pytest
 from pluribus.core.errors import BadInput, Refused
 from pluribus.group.keepers.rows import Voters
 from pluribus.group.keepers.voting import Standing, chosen, most_recent, refusal, standing_of
+from pluribus.group.keepers.words import decode
 from tests.group.keepers.cluster import Cluster
 from tests.mutants.hunt import released
 from tests.mutants.keepers import Loyal
@@ -211,3 +212,21 @@ def test_what_would_stop_the_others(voters, keeper, answer, fine):
 def test_that_finds_one_that_votes_by_the_old_list():
     with released(Loyal), pytest.raises(AssertionError, match="none of them may vote"):
         test_those_who_adopt_elect_nobody_by_the_old_list()
+
+
+def test_an_answer_to_an_earlier_life_is_no_answer_to_this_one():
+    cluster = Cluster(3).found(0, 1, 2)
+    follower = next(number for number in range(3) if not cluster.keepers[number].leads)
+    said = []
+    carry = cluster.carry
+    cluster.carry = lambda number, to, words: (said.append((to, words)), carry(number, to, words))
+    cluster.write(b"a", number=follower)
+    placed = [words for to, words in said if type(decode(words).word).__name__ == "Placed"]
+    assert len(placed) == 1
+    keeper = cluster.restart(follower)
+    cluster.until(lambda: keeper.seat.leader)
+    answers = cluster.submit(follower, b"b")
+    keeper.receive(placed[0])
+    assert answers == []
+    cluster.until(lambda: answers)
+    assert answers == [(1, None)]

@@ -1,7 +1,8 @@
 """A user's own state machine on the host: the ``StateMachine`` that volatile replicas take, each command done once.
 
-For its author the state is one piece of bytes; here it is cut into parts. Making the piece takes one turn of the loop;
-a machine whose state takes too long for that should be split into several.
+For the author of a plain machine the state is one piece of bytes; here it is cut into parts. Making the piece takes one
+turn of the loop. The state of a ``TableMachine`` lies in parts from the beginning: for states that are too large for
+one turn.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ..log import PART_BYTES, StateMachine
 from ..sessions import SessionEntry
 from .machine import Ground, Machine
 from .parts import Parts
+from .table import TableMachine
 
 STOPS = (MemoryError, RecursionError, SystemError)
 """Exceptions that depend on the process and not on the command: they stop a keeper, and are no outcome."""
@@ -59,13 +61,15 @@ class UserMachine(Machine):
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
-        self.parts: _Whole = _Whole(self)
         self.machine = type(self).code()
+        self._table = self.machine.table if isinstance(self.machine, TableMachine) else None
+        self._whole = _Whole(self)
+        self.parts = self._whole if self._table is None else self._table.parts
         self._piece = b""
         self._count = 0
 
     def apply(self, row: int, place: int, command: bytes) -> SessionEntry:
-        self.parts.changed = True
+        self._whole.changed = True
         try:
             return SessionEntry(True, self.machine.apply(self.ground.index, command))
         except STOPS:
@@ -80,7 +84,9 @@ class UserMachine(Machine):
         return bytes(query(question))
 
     def part_names(self) -> list[str]:
-        if self.parts.changed:
+        if self._table is not None:
+            return self._table.part_names()
+        if self._whole.changed:
             self._piece = self.machine.snapshot()
             self._count = -(-len(self._piece) // PART_BYTES)
         return [f"{number:06d}" for number in range(self._count)]
@@ -91,6 +97,8 @@ class UserMachine(Machine):
             self._piece = self.machine.snapshot()
 
     def encode_part(self, name: str) -> bytes:
+        if self._table is not None:
+            return self._table.encode_part(name)
         self.hold_piece()
         return self._piece[int(name) * PART_BYTES : (int(name) + 1) * PART_BYTES]
 
@@ -98,6 +106,9 @@ class UserMachine(Machine):
         self._piece = b""
 
     def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
+        if self._table is not None:
+            self._table.restore(parts)
+            return
         pieces = [data for _, data in parts]
         self._count = len(pieces)
         self.machine.restore(b"".join(pieces))

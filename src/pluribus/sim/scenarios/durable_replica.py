@@ -1,4 +1,5 @@
-"""Durable replica: a user's map on the keepers' log, called by members that come and go, under every fault.
+"""Durable replica: a user's map on the keepers' log, called by members that come and go, under every fault. In every
+other seed the map is a ``TableMachine``.
 
 The first three hosts keep it; the others are members without a disk. Whole buses run here, with views, relays of
 requests and retries, where ``hosts`` runs keepers alone.
@@ -12,6 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from ...core.errors import Damaged, NotPrimary, PluribusError, Refused, Uncertain, Violation
+from ...group.host.table import TableMachine
 from ...group.keepers import Settings
 from ...runtime.bus import Bus
 from ...runtime.keepers.durable_replica import DurableReplica
@@ -40,6 +42,16 @@ class Asked(Map):
 
     def query(self, question: bytes) -> bytes:
         return _encode(self.cells.get(question.decode()))
+
+
+class Tabled(Asked, TableMachine):
+    """The same map with its cells in parts."""
+
+    def __init__(self) -> None:
+        self.cells = self.table  # type: ignore[assignment]  # a mapping like the other
+
+    snapshot = TableMachine.snapshot
+    restore = TableMachine.restore
 
 
 class Player:
@@ -75,7 +87,8 @@ class Player:
     async def _keep(self) -> None:
         keeping = self.bus.keeping
         keeping._keeps = True
-        host, options = self.world.hosts[self.number], {"settings": SETTINGS, "machines": {KIND: Asked}}
+        code = Tabled if self.world.seed % 2 else Asked
+        host, options = self.world.hosts[self.number], {"settings": SETTINGS, "machines": {KIND: code}}
         try:
             await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, **options)
         except Damaged:  # both copies of who it is have gone bad: it is given a new disk, as the sentence says

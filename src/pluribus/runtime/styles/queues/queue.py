@@ -29,6 +29,7 @@ from .options import checked_credit, message_of, selector_of, settings_of
 from .outgoing import OutgoingMessage, extra_of
 from .receiving import Handler, Messages, Receiving, Singles, all_settled, call_with
 from .sender import Sender, encoded_properties
+from .stats import QueueStats
 
 if TYPE_CHECKING:
     from ....tables.result import SqlTable
@@ -586,31 +587,6 @@ class MessageQueue:
     def _check_open(self) -> None:
         if self.closed:
             raise Closed(f"the queue {self.name!r} is closed here: open it again")
-
-
-class QueueStats(msgspec.Struct, frozen=True):
-    """The state of a queue. Rates are messages a second since the last call of ``stats``; 0 the first time."""
-
-    name: str
-    state: Stats
-    sent_rate: float = 0.0
-    settled_rate: float = 0.0
-
-    @property
-    def depth(self) -> int:
-        return self.state.depth
-
-    @property
-    def dead(self) -> int:
-        return self.state.dead
-
-    @property
-    def oldest_s(self) -> float:
-        return self.state.oldest_s
-
-    @property
-    def consumers(self) -> int:
-        return self.state.consumers
 
 
 _looked = msgspec.msgpack.Decoder(words.Looked).decode
