@@ -12,7 +12,7 @@ from pluribus.access import words as access_words
 from pluribus.access.rules import VERBS
 from pluribus.core.errors import MalformedFrame
 from pluribus.group.host import rights
-from pluribus.group.host.requests import Await, Call, Examine, InMemory, Make, Open, Order, Resolve, Transact
+from pluribus.group.host.requests import Await, Call, Examine, Fetch, InMemory, Make, Open, Order, Resolve, Transact
 from pluribus.group.requests import SendGroup
 from pluribus.pubsub.consumer_groups import words as consumer_words
 from pluribus.pubsub.durable import commands as topic_words
@@ -108,6 +108,7 @@ def test_what_is_asked_of_machines_is_told_by_their_names():
     assert tuple(needs_of(Call("counter", b""))) == (("replica", "counter", "call"),)
     assert tuple(needs_of(Await("queue.orders", 1, 1, 0))) == (("queue", "orders", "receive"),)
     assert tuple(needs_of(Resolve("queue.orders", []))) == (("queue", "orders", "browse"),)
+    assert tuple(needs_of(Fetch("queue.orders", 1, 1, 1, 1, 0))) == (("queue", "orders", "receive"),)
 
 
 def test_a_transaction_needs_what_is_in_it_also_what_others_will_commit():

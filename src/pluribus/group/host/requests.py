@@ -18,6 +18,8 @@ from .words import Number, Outcome, Text
 
 ORDER_COMMANDS_MAX = 65_536
 GIVEN_BYTES = 1 << 20
+ANSWER_BYTES = 2 << 20
+"""Bodies in one answer, if it has more than one."""
 
 
 class Make(msgspec.Struct, array_like=True, frozen=True, tag=31):
@@ -47,7 +49,8 @@ class Examine(msgspec.Struct, array_like=True, frozen=True, tag=33):
 
 
 class Resolve(msgspec.Struct, array_like=True, frozen=True, tag=34):
-    """Bodies by handle (``bodies.py``); the answer has None for those that are gone."""
+    """Bodies by handle (``bodies.py``); None for those that are gone. The answer ends early where it becomes too large:
+    ask for the others."""
 
     name: Text
     handles: Annotated[list[tuple[Number, Number, Number]], msgspec.Meta(max_length=65_536)]
@@ -76,7 +79,19 @@ class Transact(msgspec.Struct, array_like=True, frozen=True, tag=36):
     parts: Annotated[list[tuple[Text, list[bytes]]], msgspec.Meta(min_length=1, max_length=1_024)]
 
 
-MachineRequest = Make | Order | Examine | Resolve | Await | Transact
+class Fetch(msgspec.Struct, array_like=True, frozen=True, tag=37):
+    """The bodies of an assignment from the ``first`` on, which ``Told`` left out: as many as fit in one answer. None in
+    the place of one that is lost. No bodies: the consumer does not hold the thing any more. The lease goes on."""
+
+    name: Text
+    consumer: Number
+    epoch: Number
+    thing: Number
+    number: Number
+    first: Number
+
+
+MachineRequest = Make | Order | Examine | Resolve | Await | Fetch | Transact
 
 
 class InMemory(msgspec.Struct, array_like=True, frozen=True, tag=40):
@@ -98,6 +113,8 @@ class Given(msgspec.Struct, array_like=True, frozen=True):
     note: bytes
     """What the machine says of the thing (``Machine.told``)."""
     bodies: list[bytes | None]
+    left_out: int = 0
+    """Bodies that are too large to be told with it: the consumer fetches them."""
 
 
 class Told(msgspec.Struct, array_like=True, frozen=True):
@@ -138,6 +155,7 @@ WORDS = Words(
         Examine: bytes,
         Resolve: list[bytes | None],
         Await: Told,
+        Fetch: list[bytes | None],
         Transact: Outcome,
         InMemory: msgspec.Raw,
         Open: int,
@@ -150,6 +168,7 @@ WORDS = Words(
         Examine: rights.examined,
         Resolve: rights.resolved,
         Await: rights.awaited,
+        Fetch: rights.awaited,
         Transact: lambda asked: rights.transacted(asked.parts),
         InMemory: lambda asked: _in_memory(asked),
         Open: lambda asked: rights.replicated(asked.name, "any"),

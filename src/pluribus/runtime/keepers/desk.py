@@ -17,7 +17,7 @@ from ...core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusE
 from ...group.host import words
 from ...group.host.host import HOST, Host, Hosted
 from ...group.host.machine import Machine
-from ...group.host.requests import Await, Call, Examine, Inspect, Make, Open, Order, Resolve, Transact
+from ...group.host.requests import Await, Call, Examine, Fetch, Inspect, Make, Open, Order, Resolve, Transact
 from ...group.host.tending import Tending, machines_of
 from ...group.host.user import UserMachine
 from ...group.host.words import Announce, Create
@@ -68,7 +68,7 @@ class KeeperDesk:
         self.tending.also = self._led
         self._parts: list[DeskPart] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
-            **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self._machine),
+            **dict.fromkeys((Make, Order, Examine, Resolve, Await, Fetch, Transact), self._machine),
             Call: self._call,
             Inspect: self._query,
             Open: self._open,

@@ -13,9 +13,22 @@ from typing import Any, Protocol
 
 from ...core.errors import BadInput, Closed, Overflow, PluribusError, Refused, Uncertain
 from ...group.host import Host
+from ...group.host.bodies import Handle
 from ...group.host.demand import Held
 from ...group.host.host import HOST, Hosted
-from ...group.host.requests import Await, Examine, Given, MachineRequest, Make, Order, Resolve, Told, Transact
+from ...group.host.requests import (
+    ANSWER_BYTES,
+    Await,
+    Examine,
+    Fetch,
+    Given,
+    MachineRequest,
+    Make,
+    Order,
+    Resolve,
+    Told,
+    Transact,
+)
 from ...group.host.words import REFUSED, Create, Outcome, Together, encode
 from ...group.log import Done
 from .reading import read_bodies
@@ -23,6 +36,8 @@ from .reading import read_bodies
 WAITERS_MAX = 65_536
 LOOKING = -1
 """Stands for a consumer in questions that wait for any command of the machine."""
+READ_HANDLES = 64
+"""Bodies that are read in one go."""
 ALIVE_S = 0.25
 """How often the leader hears which owners wait here."""
 STOPPED = "this keeper was stopped, or this member left"
@@ -76,7 +91,9 @@ class MachineDesk:
         if isinstance(request, Await):
             return await self._told(request)
         if isinstance(request, Resolve):
-            return await read_bodies(self.host, (await self._hosted(request.name)).number, request.handles)
+            return await self._read(await self._hosted(request.name), request.handles)
+        if isinstance(request, Fetch):
+            return await self._fetched(request)
         if isinstance(request, Examine):
             return await self._examined(request)
         if isinstance(request, Transact):
@@ -213,14 +230,15 @@ class MachineDesk:
         machine said: it was moved, or the machine is behind. If the machine is not behind (``fresh``), the body is
         lost, and the thing is told without it."""
         chosen: list[tuple[int, Held]] = []
-        size = 0
+        size = fit = 0
         for thing, held in given:
             if chosen and size + held.size > asked.bytes_max and held.number != chosen[-1][1].number:
                 break  # what was given together is told together
             chosen.append((thing, held))
             size += held.size
+            fit += size <= ANSWER_BYTES
         machine = hosted.machine
-        told = machine.told_many([thing for thing, _ in chosen])
+        told = machine.told_many([thing for thing, _ in chosen[:fit]])
         bodies = await read_bodies(self.host, hosted.number, [one for handles, _ in told for one in handles])
         if None in bodies and not fresh:
             return None
@@ -233,11 +251,53 @@ class MachineDesk:
             return await self._with_bodies(hosted, asked, left, fresh)
         answer: list[Given] = []
         at = 0
-        for (thing, held), (handles, note) in zip(chosen, told, strict=True):
+        for (thing, held), (handles, note) in zip(chosen, told, strict=False):
             if still.get(thing) == held:
                 answer.append(Given(thing, held.delivery, held.number, note, list(bodies[at : at + len(handles)])))
             at += len(handles)
+        for thing, held in chosen[fit:]:
+            handles, note = machine.told(thing)
+            if still.get(thing) == held:
+                answer.append(Given(thing, held.delivery, held.number, note, [], len(handles)))
         return Told(answer) if answer else None
+
+    async def _fetched(self, asked: Fetch) -> Sequence[bytes | None]:
+        hosted = await self._hosted(asked.name)
+        fresh = False
+        while True:
+            self._check_open()
+            found = self.host.machines.get(hosted.number)
+            demands = None if found is None else found.machine.demands
+            consumer = None if demands is None else demands.consumers.get(asked.consumer)
+            held = None if consumer is None else consumer.held.get(asked.thing)
+            if (
+                found is not None
+                and consumer is not None
+                and held is not None
+                and (consumer.epoch, held.number) == (asked.epoch, asked.number)
+            ):
+                if self._alive is not None:
+                    self._alive([(hosted.number, consumer.owner)])
+                handles, _ = found.machine.told(asked.thing)
+                bodies = await self._read(found, handles[asked.first :])
+                if None not in bodies or fresh:
+                    return bodies
+            elif fresh:
+                return ()
+            await self._fresh()  # it was written forward meanwhile, or this one is behind
+            fresh = True
+
+    async def _read(self, hosted: Hosted, handles: Sequence[Handle]) -> Sequence[bytes | None]:
+        """The bodies of the first handles, as many as one answer has, at least one."""
+        bodies: list[bytes | None] = []
+        size = 0
+        for at in range(0, len(handles), READ_HANDLES):
+            for body in await read_bodies(self.host, hosted.number, handles[at : at + READ_HANDLES]):
+                size += 0 if body is None else len(body)
+                if bodies and size > ANSWER_BYTES:
+                    return bodies
+                bodies.append(body)
+        return bodies
 
     async def _something(self, consumer: tuple[int, int], owner: Owner | None, until: float) -> None:
         """Returns when the consumer was given something, or is another one's, or the time is over. With an owner, its

@@ -18,6 +18,8 @@ from ...group.host.requests import (
     GIVEN_BYTES,
     Await,
     Examine,
+    Fetch,
+    Given,
     MachineRequest,
     Make,
     Order,
@@ -95,7 +97,9 @@ class MachineLine(Generic[T]):
 
     async def bodies(self, handles: Sequence[Handle], timeout: float | None = None) -> Sequence[bytes | None]:
         """Bodies by handle. None: it was written forward, or is needed no more; look the handle up again."""
-        found: Sequence[bytes | None] = await self.ask(Resolve(self.name, list(handles)), timeout)
+        found: list[bytes | None] = []
+        while len(found) < len(handles):
+            found += await self.ask(Resolve(self.name, list(handles[len(found) :])), timeout)
         return found
 
     async def given(
@@ -111,7 +115,21 @@ class MachineLine(Generic[T]):
         """What a consumer was given behind the assignment ``after``, with the bodies, as soon as there is something, or
         nothing after ``wait_s``. Who waits here holds its lease: ask again and again, also while there is no room."""
         found: Told = await self.ask(Await(self.name, consumer, epoch, after, bytes_max, wait_s), timeout)
-        return found
+        if not any(one.left_out for one in found.given):
+            return found
+        whole = [await self._fetched(consumer, epoch, one, timeout) if one.left_out else one for one in found.given]
+        return Told([one for one in whole if one is not None], found.ended)
+
+    async def _fetched(self, consumer: int, epoch: int, given: Given, timeout: float | None) -> Given | None:
+        """The same with its bodies; None if the consumer does not hold it any more."""
+        bodies: list[bytes | None] = []
+        while len(bodies) < given.left_out:
+            asked = Fetch(self.name, consumer, epoch, given.thing, given.number, len(bodies))
+            more: list[bytes | None] = await self.ask(asked, timeout)
+            if not more:
+                return None
+            bodies += more
+        return msgspec.structs.replace(given, bodies=bodies, left_out=0)
 
     async def transact(
         self,
