@@ -192,3 +192,25 @@ def test_a_learner_whose_store_is_broken_is_put_back_too_and_a_full_disk_waits()
     cluster.write(b"b")
     cluster.until(lambda: cluster.keepers[3].whole and cluster.states[3] == [b"a", b"b"])
     assert not cluster.disks[3].broken
+
+
+def test_a_store_that_broke_with_a_promise_of_a_later_epoch_is_put_back_by_the_leader_of_this_one():
+    """The promise is not on disk, so nobody may hear of it; and the leader knows of no later epoch."""
+    cluster = Cluster(3).found(0, 1, 2)
+    cluster.write(b"a")
+    cluster.settled()
+    leader = cluster.leader()
+    cluster.isolate(cluster.number_of(leader))
+    others = [keeper for keeper in cluster.keepers.values() if keeper is not leader]
+    while not (candidates := [keeper for keeper in others if keeper.role.name == "candidate"]):
+        cluster.run(0.001)
+    keeper = candidates[0]
+    disk = cluster.disks[cluster.number_of(keeper)]
+    disk.shatter()
+    cluster.until(lambda: keeper.ledger.broken)
+    assert keeper.ledger.epoch > leader.ledger.epoch and not keeper.seat.may_speak
+    cluster.cut.clear()
+    assert leader.leads
+    cluster.until(lambda: keeper.whole and not disk.broken and cluster.leader())
+    cluster.write(b"b")
+    assert cluster.settled() == [b"a", b"b"]

@@ -443,6 +443,8 @@ class Keeper:
 
     def _from_leader(self, sender: int, word: Rows | Offer | Piece) -> None:
         if word.epoch < self.ledger.epoch:
+            if not self.ledger.alone:  # else a store that broke with a later promise would keep us silent for ever
+                self.ledger.set_aside()
             self.seat.send(sender, Held(self.ledger.epoch, 0, None, 0, 0, words.WHOLE))
             return
         if word.epoch > self.ledger.epoch:
