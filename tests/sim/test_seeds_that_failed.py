@@ -67,6 +67,7 @@ ONCE = [
         20_000_069,
         "a keeper that had been healed took the old doubt of its store for new damage, when its disk had been full",
     ),
+    ("keepers", 31_000_045, "a keeper whose state came with a snapshot never said that a voter was one already"),
     ("keepers", 31_000_682, "a store broke with a promise in it, and the leader of the epoch before was not heard"),
     ("group-hosts", 6, "a large row was sent by two stimuli of the stack"),
 ]

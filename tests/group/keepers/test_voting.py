@@ -3,7 +3,8 @@ the last resort."""
 
 import pytest
 
-from pluribus.core.errors import BadInput, Refused
+from pluribus.core.errors import BadInput, Refused, Uncertain
+from pluribus.group.keepers import Settings
 from pluribus.group.keepers.rows import Voters
 from pluribus.group.keepers.voting import Standing, chosen, most_recent, refusal, standing_of
 from pluribus.group.keepers.words import decode
@@ -69,6 +70,43 @@ def test_also_right_after_an_election_when_nobody_was_heard_yet():
     other = next(number for number in cluster.keepers if number != leading)
     assert isinstance(changed(cluster, leading, ids[other], False), Refused)
     cluster.write(b"b")
+
+
+def test_a_change_that_was_made_before_the_snapshot_is_answered():
+    """By a keeper that did not apply the row which made it: nobody waits for the result of a command there."""
+    settings = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=500, slack_rows=2)
+    cluster = Cluster(4, settings).found(0, 1, 2)
+    new = cluster.keepers[3].id
+    assert changed(cluster, cluster.number_of(cluster.leader()), new, True) is None
+    while cluster.leader().ledger.snapshot.row <= cluster.leader().ledger.voters_row:
+        cluster.write(b"%040d" % len(cluster.states[0]))
+    asked = next(number for number, keeper in cluster.keepers.items() if not keeper.leads)
+    cluster.settled()
+    cluster.until(lambda: cluster.keepers[asked].ledger.snapshot.row > cluster.keepers[asked].ledger.voters_row)
+    keeper = cluster.restart(asked)
+    cluster.until(lambda: keeper.seat.leader)
+    assert keeper.seat.restored_row > 0
+    assert changed(cluster, asked, new, True) is None
+
+
+def test_a_change_that_is_not_committed_is_not_told_to_be_made():
+    """Nor to somebody who asks for it again."""
+    cluster = Cluster(4).found(0, 1, 2)
+    cluster.write(b"a")
+    cluster.settled()
+    leader, new = cluster.leader(), cluster.keepers[3].id
+    answers = []
+    leader.set_voter(new, True, lambda index, error: answers.append(error))
+    while new not in leader.voters:
+        cluster.run(0.001)
+    cluster.isolate(cluster.number_of(leader))
+    leader.set_voter(new, True, lambda index, error: answers.append(error))
+    cluster.until(lambda: len(answers) == 2)
+    assert [type(error) for error in answers] == [Uncertain, Uncertain] and not leader.leads
+    cluster.cut.clear()
+    cluster.until(cluster.leader)
+    assert changed(cluster, cluster.number_of(cluster.leader()), new, True) is None
+    assert new in cluster.leader().applied_voters
 
 
 def forced(cluster, cluster_number=77, wanted=""):

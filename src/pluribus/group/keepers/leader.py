@@ -183,7 +183,8 @@ class Leader:
         """Add or remove one voter. A new voter first catches up."""
         voters = self._ledger.voters
         if votes == (keeper in voters):
-            placed(self._seat.applied, self._ledger.voters_row, None)
+            self._placed.append((self._ledger.voters_row, self._seat.applied, placed))
+            self.applied()  # at once, if the row that says so is committed
         elif not votes and len(voters.keepers) == 1:
             placed(-1, 0, Refused(f"keeper {keeper:x} is the only voter: add another before"))
         elif self._admission is not None:

@@ -135,7 +135,7 @@ class Requests:
             for place, index, request in ready:
                 if index < 0:
                     self._end(request, self._seat.applied, None)
-                elif place > self._seat.restored_row:
+                elif place > self._seat.restored_row or request.commands is None:  # who votes has no result here
                     self._end(request, index, None)
                 else:
                     self._end(request, -1, Uncertain("it was done, but what it did came with a snapshot: ask again"))
