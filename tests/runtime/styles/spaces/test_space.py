@@ -7,6 +7,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadBody, BadInput, LeaseEnded
+from pluribus.runtime.styles.spaces.spaces import Spaces
 from pluribus.spaces import words
 from pluribus.spaces.values import item_of
 from tests.harness import eventually, new_bus, on_a_loop
@@ -270,6 +271,22 @@ def test_a_space_that_was_left_in_a_hurry_is_opened_again_as_another_worker(kind
             assert not any(task.done() for task in again._tasks)
 
     story()
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+@on_a_loop
+async def test_an_answer_in_the_very_next_turn_of_the_loop_finds_its_caller(kind):
+    async with pluribus.connect(new_bus()) as bus:
+        space = await bus.space("jobs", kind=kind)
+        (way,) = bus.style(Spaces)._crews.values()
+        for number in range(3):
+            # The task that drives the protocol is awake: it answers its own words before the caller's next step.
+            way._woken.set()
+            await space.write_many([("job", number), ("job", number)])
+        way._woken.set()
+        assert await space.read(("job", int)) == ("job", 0)
+        way._woken.set()
+        assert await space.count() == 6
 
 
 @on_a_loop

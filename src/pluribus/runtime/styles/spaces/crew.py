@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -243,12 +243,17 @@ class Crew:
                 self.member.write(item, lease_us, self._now)
             self._woken.set()
 
-    async def _result(self, number: int, timeout: float | None, takes: bool) -> Any:
+    def _result(self, number: int, timeout: float | None, takes: bool) -> Coroutine[Any, Any, Any]:
+        """Wait for the result of a request. The waiter is there at once, and not when the caller first awaits: results
+        that nobody waits for are thrown away, and this member may be answered in the next turn of the loop."""
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiters[number] = waiter
         if takes:
             self._taking.add(number)
         self._settle()
+        return self._awaited(number, waiter, timeout, takes)
+
+    async def _awaited(self, number: int, waiter: asyncio.Future[Any], timeout: float | None, takes: bool) -> Any:
         try:
             try:
                 async with asyncio.timeout(timeout):
