@@ -6,6 +6,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import Violation
+from pluribus.layers.membership.words import REGROUPS_MAX
 from pluribus.runtime.bus import VIEWS
 from pluribus.sim.checkers.asks import (
     ANSWERS,
@@ -92,9 +93,28 @@ def asked(replies: str, how: str, *, members=(1, 2, 3), later=None, answers=(), 
     )
 
 
+def two_views(*others: tuple, how: str, second: int = 2) -> History:
+    """1 and 2 are to be in view 1, where 1 asks and alone is known to hear it, and then in a second one; meanwhile 2 is
+    shown these views, each with its stamp."""
+    return told(
+        *[(2, "view", {"id": (stamp, 0), "members": members}) for stamp, members in others],
+        (1, "view", {"id": (1, 0), "members": (1, 2)}),
+        (1, "ask", {"promises": "2"}),
+        (1, "heard", {}),
+        (1, "view", {"id": (second, 0), "members": (1, 2)}),
+        (1, "reply", {"id": (1, 5)}),
+        (1, "answer", {"id": (1, 5)}),
+        (1, "over", {"promises": how}),
+    )
+
+
 @pytest.mark.parametrize(
     "right",
     [
+        # 2 had left view 1, or had never been in it, before 1 came to it. So it has never heard the question.
+        two_views((1, (1, 2)), (1 + REGROUPS_MAX, (2,)), how=NO_MEMBERS, second=2 * REGROUPS_MAX),
+        two_views((0, (1, 2)), (1 + REGROUPS_MAX, (2,)), how=NO_MEMBERS, second=2 * REGROUPS_MAX),
+        two_views(how=NO_MEMBERS, second=REGROUPS_MAX),
         asked("all", ANSWERS, answers=(1, 2, 3)),
         asked("all", ANSWERS, answers=(1, 2), errors=(3,)),
         asked("all", ANSWERS, answers=(1,), later=(1,)),
@@ -115,6 +135,9 @@ def test_checkers_accept_what_is_right(right: History):
         (asked("all", ANSWERS, answers=(1, 2)), "who was there"),
         (asked("majority", ANSWERS, answers=(1,)), "1 of 2 good"),
         (asked("2", ANSWERS, answers=(1,), errors=(2,)), "1 of 2 good"),
+        # 2 comes from an earlier view without 1, and is slow: it will be shown view 1, and hear the question.
+        (two_views((0, (2,)), how=NO_MEMBERS), "could still answer"),
+        (two_views((0, (2,)), (1, (1, 2)), how=NO_MEMBERS, second=REGROUPS_MAX), "could still answer"),
         (asked("1", NO_MEMBERS), "could still answer"),
         (asked("all", NO_MEMBERS, later=(1, 2)), "could still answer"),
         (asked("1", UNANSWERED, errors=(1, 2)), "could still answer"),

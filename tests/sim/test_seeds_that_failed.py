@@ -51,6 +51,13 @@ ONCE = [
     ("states", 777_247, "a group went on with an older state after a primary was forced, and did not say so"),
     ("states", 9_100_338, "who had waited long for a state was followed, and had less than another who was back"),
     ("states", 9_200_108, "a provider left and came back while its state travelled, and the rest of it was of another"),
+    (
+        "asks",
+        31_000_534,
+        "who had gone on before the asker came to a view was to answer what was asked there (checker)",
+    ),
+    ("asks", 31_000_548, "the same"),
+    ("asks", 31_000_599, "the same"),
     ("asks", 7_107, "the last answer came in the moment in which the time was over, and was not counted"),
     ("replica", 297, "who was forced to go on without the others did what they may have done otherwise"),
     ("replica", 9_100_650, "an older state went on with what had been held for a later one"),

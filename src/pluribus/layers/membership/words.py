@@ -116,6 +116,11 @@ def stamp_of(view: Ballot, number: int = 0) -> int:
     return (view[0] << 16 | view[1] >> 47 & 0xFFFF) * REGROUPS_MAX + number
 
 
+def bus_stamp_of(stamp: int) -> int:
+    """The stamp of the bus's view in which a group has a view with this stamp."""
+    return stamp - stamp % REGROUPS_MAX
+
+
 class Invite(Header, tag=40):
     """Step 1, leader to all: stop and tell me how far you are."""
 

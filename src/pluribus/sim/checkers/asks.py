@@ -2,7 +2,7 @@
 
 ``ask`` (``promises`` says how many answers), ``heard`` (delivered by a member), ``reply`` (a member answered; ``id`` is
 the member and a number of its own), ``answer`` (the asker got it) and ``over`` (``promises`` says how: answers, too few
-members, errors, late, closed).
+members, errors, late, closed). A ``view`` has the stamp of the group's view as its number.
 
 And of messages that are waited for: ``send``, then ``stable`` or ``uncertain``.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ...core.errors import Violation
 from ...core.ids import MemberId
+from ...layers.membership.words import bus_stamp_of
 from ..machinery.history import Happening, History
 
 ANSWERS, NO_MEMBERS, UNANSWERED, LATE, CLOSED = "answers", "no members", "unanswered", "late", "closed"
@@ -21,20 +22,46 @@ ANSWERS, NO_MEMBERS, UNANSWERED, LATE, CLOSED = "answers", "no members", "unansw
 class Story:
     """One question, from its asker's side."""
 
-    __slots__ = ("answered", "asked", "errors", "heard", "over", "present", "shown", "view")
+    __slots__ = ("answered", "asked", "errors", "heard", "latest", "over", "present", "shown", "stamp", "view")
 
-    def __init__(self, asked: Happening, view: tuple[int, ...]) -> None:
+    def __init__(self, asked: Happening, view: Happening | None) -> None:
         self.asked = asked
-        self.view = view
-        """The asker's, when it heard its own question; before that, when it asked."""
         self.heard = False
-        self.shown = set(view)
-        """Who of them has been in every view of the asker since."""
-        self.present = set(view)
-        """Who of them has been in every view of the asker since, and the asker in theirs."""
         self.answered: list[int] = []
         self.errors = 0
         self.over: Happening | None = None
+        self.begin(view)
+
+    def begin(self, view: Happening | None) -> None:
+        """This is the asker's view: when it asks, and then when it hears its own question."""
+        self.view = view.members if view is not None else ()
+        self.stamp = self.latest = view.id[0] if view is not None else 0
+        """The stamps of that view, and of the asker's latest view."""
+        self.shown = set(self.view)
+        """Members of that view that have been in every view of the asker since."""
+        self.present = self.shown
+        """When it is over: those of them that came with the asker from that view to its latest one."""
+
+    def changed(self, view: Happening) -> None:
+        """The asker is shown another view."""
+        self.latest = view.id[0]
+        self.shown = self.shown.intersection(view.members)
+
+    def end(self, over: Happening, views: list[Happening]) -> None:
+        """It is over; ``views`` are those of all members of the group until now.
+
+        What counts is the order of views, not time. An asker that was cut off may be shown a view when the other
+        members of it have long gone on to later views without the asker, or have gone on without ever being in it.
+        They have not delivered the question. When they are back in the asker's view, they are no members that were
+        asked: the messages of one side of a partition do not reach the other side afterwards.
+        """
+        self.over = over
+        asker = self.asked.member
+        apart = {view.member for view in views if view.id[0] > self.stamp and asker not in view.members}
+        self.present = self.shown - apart
+        of = bus_stamp_of(self.stamp)
+        if bus_stamp_of(self.latest) != of:
+            self.present &= {view.member for view in views if bus_stamp_of(view.id[0]) == of}
 
     @property
     def replies(self) -> str:
@@ -52,38 +79,29 @@ class Story:
 
 def stories(history: History) -> Iterator[Story]:
     """Every question, with its outcome."""
-    views: dict[tuple[int, str], tuple[int, ...]] = {}
-    away: dict[tuple[int, str], set[int]] = {}
-    """By member: who has had a view without it since its own last one."""
+    views: dict[tuple[int, str], Happening] = {}
+    of_group: dict[str, list[Happening]] = {}
     found: dict[bytes, Story] = {}
     going_on: dict[tuple[int, str], list[Story]] = {}
     for h in history.happenings:
         where = (h.member, h.group)
         if h.what == "view":
-            views[where] = h.members
-            for (member, group), apart in away.items():
-                if group == h.group and member not in h.members:
-                    apart.add(h.member)
-            away[where] = set()
+            views[where] = h
+            of_group.setdefault(h.group, []).append(h)
             for story in going_on.get(where, ()):
-                story.present &= set(h.members)
-                story.shown &= set(h.members)
-            for (asker, group), asked in going_on.items():  # away, which the asker may notice later
-                if group == h.group and asker not in h.members:
-                    for story in asked:
-                        story.present.discard(h.member)
+                story.changed(h)
         elif h.what == "ask":
-            found[h.body] = Story(h, views.get(where, ()))
+            found[h.body] = Story(h, views.get(where))
             going_on.setdefault(where, []).append(found[h.body])
         elif h.what == "heard" and h.body in found and found[h.body].asked.member == h.member:
             story = found[h.body]
-            story.heard, story.view, story.shown = True, views.get(where, ()), set(views.get(where, ()))
-            story.present = set(story.view) - away.get(where, set())
+            story.heard = True
+            story.begin(views.get(where))
         elif h.what == "answer":
             found[h.body].answered.append(h.id[0])
             found[h.body].errors += h.orphan
         elif h.what == "over":
-            found[h.body].over = h
+            found[h.body].end(h, of_group.get(h.group, []))
             going_on[where].remove(found[h.body])
     yield from found.values()
 

@@ -69,7 +69,7 @@ class Player:
 
     def _observe(self, what: Frame | Event) -> None:
         if isinstance(what, Members) and what.group == self._number:
-            self._note("view", members=what.members, promises=what.promises)
+            self._note("view", id=(what.stamp, 0), members=what.members, promises=what.promises)
         elif isinstance(what, Frame) and what.group == self._number and what.count:
             if what.kind in (QUESTION, CALL):
                 for word in words_of(what):
