@@ -3,9 +3,9 @@
 from typing import Any
 
 from pluribus.core.errors import PluribusError, Uncertain
-from pluribus.core.frame import Frame, Header, Standing
+from pluribus.core.frame import Frame, Header, Relayed, Standing
 from pluribus.core.ids import MemberId
-from pluribus.group.relay.member import Relay
+from pluribus.group.relay.member import Relay, Told
 from pluribus.group.relay.outside import Outside
 from pluribus.group.relay.words import Forward, Settled
 from pluribus.stack.events import Members
@@ -20,12 +20,14 @@ class Forwarding:
     def __init__(self) -> None:
         self.sent: list[Header] = []
         self.said: list[Any] = []
+        self.confirmed: list[Told] = []
+        """To be told that everybody has what was sent."""
         self.relay = Relay(
             ME,
             ready=lambda: True,
             room=lambda: True,
             send=self._send,
-            confirm=lambda number, told: None,
+            confirm=lambda number, told: self.confirmed.append(told),
             say=lambda to, word: self.said.append(word),
             release=lambda frame: None,
             consumed=lambda frame: None,
@@ -52,6 +54,23 @@ def test_a_relay_does_not_take_what_is_behind_a_gap():
     at = Forwarding()
     at.relay.asked(SENDER, Forward(STAMP, 0, 8, BYTES, [b"x"]))
     assert at.said[-1] == Settled(STAMP, 0, 0) and len(at.sent) == 1
+
+
+def test_a_relay_that_is_cut_off_does_not_say_that_everybody_has_what_it_sent():
+    at = Forwarding()
+    for number in (0, 1):
+        at.relay.asked(SENDER, Forward(STAMP, 0, number, BYTES, [b"x"]))
+        assert at.relay.arrived(Frame(sender=ME, group=3, count=1, headers=[Relayed(SENDER, number, 0)]))
+    everybody, those_that_are_left = at.confirmed
+    everybody(True)
+    assert at.said[-1] == Settled(STAMP, 1, 2)
+    at.relay.cut_off()
+    those_that_are_left(True)
+    at.relay.asked(SENDER, Forward(STAMP, 0, 2, BYTES, [b"x"]))
+    assert at.said[-1] == Settled(STAMP, 1, 2) and len(at.confirmed) == 2, "it is not answered, nor forwarded for"
+    assert at.relay.arrived(Frame(sender=OTHER, group=3, count=1, headers=[Relayed(SENDER, 1, 0)]))
+    assert at.relay.duplicates == 1, "what comes out of limbo is counted as before"
+    at.relay.validate()
 
 
 class Sending:

@@ -34,6 +34,15 @@ class Hopeful:
         return max(source.taken, whole["_settled"](self, sender, source))
 
 
+class Detached:
+    """Goes on to answer senders when the group has lost its primary."""
+
+    of = Relay
+
+    def cut_off(self):
+        pass
+
+
 class Distracted(Reliable):
     """Does not hear what it said itself just before the view began to change."""
 
@@ -49,6 +58,7 @@ FOUND = {
     Repetitive: (2, "of the same sender from outside"),
     Lonely: (1, "but only one delivered"),
     Hopeful: (7, "was said to have"),
+    Detached: (31_000_008, "was said to have"),
     Distracted: (29, "but only one delivered"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -35,6 +35,11 @@ ONCE = [
     ("relays", 4_268, "a sender that had been cut off was told that all had what members elsewhere never had"),
     ("relays", 4_373, "a sender that was new to the bus waited for a moment too short for any clock"),
     ("relays", 4_443, "what came out of limbo was counted in a later view than it was of"),
+    (
+        "relays",
+        31_000_008,
+        "a relay that was cut off from the primary told a sender there what it knew of its own side",
+    ),
     ("relays", 29, "who relayed in the moment in which a view ended did not hear that itself, and all others did"),
     ("relays", 173, "the same"),
     ("relays", 320, "a forced primary left members with what the last one had delivered to others, and not to them"),

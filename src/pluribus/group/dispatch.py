@@ -570,7 +570,9 @@ class Dispatch(Layer):
         limbo = event.promises.startswith("total") and not self.view.primary and channel.me in event.members
         channel.members_changed(event.members, event.names, event.agreed, merged=self._merging, limbo=limbo)
         self.confirmations.members_changed(event.group, event.members)
-        if channel.relay is not None and not limbo:  # what may still come is of the last primary, and counted as there
+        if channel.relay is not None and limbo:
+            channel.relay.cut_off()
+        elif channel.relay is not None:
             excluded = self.view.excluded and event.promises.startswith("total")
             since = (self.view.number, self.view.leader) if excluded else None
             everybody = self.members[0].members if 0 in self.members else ()

@@ -19,6 +19,10 @@ this view: earlier ones are settled or given up, and nobody waits for them.
 the common number at the beginning of a view, because the members of the view before have it. A sender forgets only
 settled messages.
 
+A member of a totally ordered group that is cut off from the primary still counts as in the last view there, because
+messages of it may come out of limbo. But it relays nothing and answers nobody: what is confirmed now is confirmed by
+those that were cut off with it, and the sender, who still sees the view of the primary, would take it for everybody.
+
 A member that was excluded from the primary may have read messages that the primary has not. In totally ordered groups
 it forgets its numbers, like a new member; what it reads again is in the order of the primary.
 
@@ -114,20 +118,29 @@ class Relay:
         self._stamp = stamp
         self._members, self._here = frozenset(members), frozenset(everybody)
         self._heard.clear()
-        self._sources.clear()
-        self._queue.clear()
-        self._queue_bytes = 0
+        self._stop_forwarding()
         self._standing = False
         self._announce = self._me in self._members
         if excluded is not None and excluded != self._excluded:
             self._excluded = excluded
             self._next.clear()
 
+    def cut_off(self) -> None:
+        """The group has lost its primary. Messages of its last view there may still come out of limbo, and are counted
+        as in that view; no sender is answered any more."""
+        self._stamp = 0
+        self._stop_forwarding()
+
     def close(self) -> None:
         """The group is left."""
         self._drop_held()
         self._members = frozenset()
         self._announce = self._standing = False
+
+    def _stop_forwarding(self) -> None:
+        self._sources.clear()
+        self._queue.clear()
+        self._queue_bytes = 0
 
     def _drop_held(self) -> None:
         for frame, _ in self._early:
