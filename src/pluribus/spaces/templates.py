@@ -78,6 +78,10 @@ def _fits(want: Wanted, field: FieldValue) -> bool:
     return not want.kinds or any(is_of(field.kind, kind) for kind in want.kinds)
 
 
+ANY_ITEM = Template(ARITY_ANY)
+"""Matches every tuple and entry."""
+
+
 def template_of(given: Any, where: str = "", *, all_allowed: bool = False) -> Template:
     """A template as a program writes it: a tuple, a registered class, or an object of one in which ``None`` is left
     open. With ``all_allowed``, ``None`` as the whole template matches every tuple and entry. ``BadInput`` says what is

@@ -43,8 +43,9 @@ from ...core.errors import Overflow
 from ...core.ports import Random
 from ..index import Wishes
 from ..roster import Epoch
-from ..templates import Template, exactly
+from ..templates import ANY_ITEM, Template, exactly
 from ..values import Item
+from ..watching import REGISTRATIONS_MAX, Watched
 from . import words
 from .merging import Merge
 from .replica import Holder, TupleReplica
@@ -81,6 +82,8 @@ class ViewRequest(msgspec.Struct):
     """The tuple whose lease is renewed, or ends: it is taken, and written again or not."""
     denied: set[int] = set()
     answered: set[int] = set()
+    listens: Name = (0, 0)
+    """The registration whose events are asked for."""
 
 
 class ViewResult(msgspec.Struct, frozen=True):
@@ -93,6 +96,8 @@ class ViewResult(msgspec.Struct, frozen=True):
     """The operation that has written the replacing tuple."""
     lease_us: int = 0
     """The rest of the lease of a taken tuple; 0: it had no end."""
+    watched: Watched | None = None
+    """Events of a registration."""
 
 
 class ViewsMember:
@@ -133,6 +138,10 @@ class ViewsMember:
         self._templates: dict[Holder, Template] = {}
         """Takes that waited here most recently."""
         self._wishes: Wishes[tuple[bool, int, int]] = Wishes()
+        self._confirms: dict[int, int] = {}
+        """By operation about a registration: the request whose result comes when all replicas have executed it."""
+        self._listens: dict[Holder, tuple[int, words.Listen]] = {}
+        """Listeners that wait here for events."""
 
     # Calls of the application.
 
@@ -172,6 +181,30 @@ class ViewsMember:
         request.written = None if ends else item
         return self._begin(request, now)
 
+    def register(self, template: Template, lease_us: int, hand_back: bytes, now: float) -> int:
+        """Make a registration, whose name is in the result: from then on no matching write is missed."""
+        if self.replica is not None and len(self.replica.listeners.known) >= REGISTRATIONS_MAX:
+            raise Overflow(f"{REGISTRATIONS_MAX:,} registrations are in this space: cancel some")
+        return self._confirmed(Op(self._next_op, listening=words.Listening(template, lease_us, hand_back)), now)
+
+    def fetch(self, registration: Name, seen: Sequence[Name], missed: int, probe: bool, now: float) -> int:
+        """Acknowledge events, and wait for the next ones."""
+        if seen or missed:
+            self._op(Op(self._next_op, heard=words.Heard(registration, list(seen), missed)), now)
+        return self._begin(ViewRequest(0, ANY_ITEM, False, probe, self._next_op - 1, listens=registration), now)
+
+    def renew(self, registration: Name, lease_us: int, ends: bool, now: float) -> int:
+        """Renew or end the lease of a registration."""
+        heard = words.Heard(registration, [], 0, not ends, lease_us, ends)
+        return self._confirmed(Op(self._next_op, heard=heard), now)
+
+    def _confirmed(self, op: Op, now: float) -> int:
+        request = self._next_request
+        self._next_request += 1
+        self._confirms[op.number] = request
+        self._op(op, now)
+        return request
+
     def _begin(self, request: ViewRequest, now: float) -> int:
         if len(self._requests) >= REQUESTS_MAX:
             raise Overflow(f"{REQUESTS_MAX:,} reads and takes are under way: await some of them")
@@ -201,6 +234,11 @@ class ViewsMember:
             return
         epoch = self.epoch.number
         request.retry_at = now + REPEAT_S
+        if request.listens != (0, 0):
+            asked = self.me if self.replica is not None else self.epoch.holders[0]
+            listen = words.Listen(epoch, self.worker, request.number, request.listens, request.after, request.probe)
+            self._to(asked, listen)
+            return
         if not request.takes:
             if self.replica is not None and self._own_answer(request):
                 return
@@ -245,7 +283,7 @@ class ViewsMember:
         if self._requests.pop(request.number, None) is None:
             return
         self.results.append(result)
-        if not request.takes and self.epoch is not None:
+        if not request.takes and result.watched is None and self.epoch is not None:
             self._to_holders(words.Forget(self.epoch.number, self.worker, request.number))
 
     def _answer(self, sender: int, word: words.Answer) -> None:
@@ -298,7 +336,8 @@ class ViewsMember:
             self.results.append(ViewResult(request.number, name, item, written, lease_us))
             if request.only == (0, 0):
                 self._removing[name] = item
-            self._op(Op(self._next_op, request.written, request.lease_us, name, request.number), now)
+            again = request.only != (0, 0)
+            self._op(Op(self._next_op, request.written, request.lease_us, name, request.number, again), now)
         elif request.probe:
             del self._requests[request.number]
             self._unlock(request, False)
@@ -364,6 +403,8 @@ class ViewsMember:
         for number in done:
             op, _ = self._ops.pop(number)
             self._removing.pop(op.name, None)
+            if number in self._confirms:
+                self.results.append(ViewResult(self._confirms.pop(number), (self.worker, number)))
         if done and self._ops:
             self._send_ops(now)
 
@@ -383,10 +424,14 @@ class ViewsMember:
                         self._arrived(op.item, now)
                 self._to(sender, words.Did(epoch, worker, replica.marks.get(worker, 0)))
                 self._answer_asks(worker, now)
+                self._tell_listeners(worker, now)
             case words.Ask(_, worker, request):
                 self._listen(False, (worker, request), word.template)
                 self._asks[worker, request] = (sender, word)
                 self._try_ask((worker, request), now)
+            case words.Listen(_, worker, request):
+                self._listens[worker, request] = (sender, word)
+                self._try_listen((worker, request), now)
             case words.Lock():
                 self._try_lock(sender, word, now)
             case words.Unlock(_, worker, request, attempt, waits):
@@ -455,7 +500,27 @@ class ViewsMember:
         elif ask.probe:
             self._to(sender, words.Answer(ask.epoch, ask.request))
 
+    def _tell_listeners(self, worker: int, now: float) -> None:
+        """Answer listeners who waited for operations of this worker, or for events that have come."""
+        assert self.replica is not None
+        fresh = self.replica.listeners.fresh
+        for holder, (_, listen) in list(self._listens.items()):
+            if holder[0] == worker or listen.registration in fresh:
+                self._try_listen(holder, now)
+        fresh.clear()
+
+    def _try_listen(self, holder: Holder, now: float) -> None:
+        sender, listen = self._listens[holder]
+        assert self.replica is not None
+        if self.replica.marks.get(listen.worker, 0) < listen.after:
+            return
+        watched = self.replica.listeners.told(listen.registration, now)
+        if watched.events or watched.missed or watched.ended or listen.probe:
+            del self._listens[holder]
+            self._to(sender, words.Told(listen.epoch, listen.request, watched))
+
     def _forget(self, holder: Holder) -> None:
+        self._listens.pop(holder, None)
         self._asks.pop(holder, None)
         self._stirs.pop(holder, None)
         self._templates.pop(holder, None)
@@ -477,6 +542,7 @@ class ViewsMember:
         self._acks.clear()
         self._unlocking.clear()
         self._asks.clear()
+        self._listens.clear()
         self._stirs.clear()
         self._templates.clear()
         self._wishes = Wishes()
@@ -511,6 +577,8 @@ class ViewsMember:
             next(iter(self._ops), self._next_op),
             self._next_op,
             replacing,
+            [number for number, (op, _) in self._ops.items() if op.again],
+            replica.listeners.saved(now) if has and replica is not None else [],
         )
         self._repeat_at = now + REPEAT_S
         self._to(self.epoch.members[0], report)
@@ -542,7 +610,8 @@ class ViewsMember:
     def _install(self, sender: int, word: words.Install, now: float) -> None:
         if not self.installed:
             if self.replica is not None:
-                self.replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, now)
+                replica = self.replica
+                replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, word.listeners, now)
             self.installed = True
             self.void += [self._removing.pop(name) for name in word.void if name in self._removing]
             for number, (op, decided) in self._ops.items():
@@ -552,6 +621,8 @@ class ViewsMember:
                 self.lost += 1
                 self._ops.clear()
                 self._removing.clear()
+                self.results += [ViewResult(request) for request in self._confirms.values()]
+                self._confirms.clear()
             self._open(now)
         self._to(sender, words.Installed(word.epoch))
 
@@ -586,6 +657,10 @@ class ViewsMember:
                     self._did(sender, number, now)
             case words.Answer():
                 self._answer(sender, word)
+            case words.Told(_, request, watched):
+                asked = self._requests.get(request)
+                if asked is not None:
+                    self._finish(asked, ViewResult(request, watched=watched))
             case words.Locked():
                 self._granted(sender, word, now)
             case words.Denied():

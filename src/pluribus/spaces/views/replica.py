@@ -1,4 +1,5 @@
-"""A replica: all tuples of the space, and the locks on tuple sets that takers hold here.
+"""A replica: all tuples of the space, the locks on tuple sets that takers hold here, and the registrations
+(``listeners``).
 
 A replica executes the operations of each worker in the order of their numbers, each once: ``marks`` has the last one
 executed. A tuple that is not here although its writer's mark is past it was removed. So removed tuples need not be
@@ -18,7 +19,8 @@ from heapq import heappop, heappush
 from ..index import TupleIndex
 from ..templates import Template
 from ..values import Item
-from .words import Name, Op
+from .listeners import Listeners
+from .words import KeptListener, Name, Op
 
 RESERVED_S = 2.0
 MATCHES_MAX = 256
@@ -62,6 +64,7 @@ class TupleReplica:
         self._over: dict[Holder, int] = {}
         """Attempts that were given up: a late word of such an attempt takes no lock."""
         self._denied: dict[Holder, tuple[int, bytes, float]] = {}
+        self.listeners = Listeners()
 
     # Tuples.
 
@@ -97,7 +100,18 @@ class TupleReplica:
             self.unlock((worker, op.request), OVER)
         if op.item is not None and not done:
             self.add((worker, op.number), op.item, now + op.lease_us / 1e6 if op.lease_us else 0.0)
+            if not op.again:
+                self.listeners.tell((worker, op.number), op.item)
+        if op.listening is not None:
+            self.listeners.add((worker, op.number), op.listening, now)
+        if op.heard is not None:
+            self.listeners.heard(op.heard, self.executed, now)
         return True
+
+    def executed(self, name: Name) -> bool:
+        """True if the operation was executed here."""
+        worker, number = name
+        return number <= self.marks.get(worker, 0) or number in self.ahead.get(worker, ())
 
     def find(self, template: Template) -> tuple[Name, Item] | None:
         number = self._index.find(template)
@@ -129,10 +143,11 @@ class TupleReplica:
             until, name = heappop(self._ends)
             if name in self.tuples and self.tuples[name][1] == until:
                 self.remove(name)
+        self.listeners.expire(now)
 
     @property
     def next_end(self) -> float:
-        return self._ends[0][0] if self._ends else float("inf")
+        return min(self._ends[0][0] if self._ends else float("inf"), self.listeners.next_end)
 
     # Locks.
 
@@ -178,6 +193,7 @@ class TupleReplica:
         add: Iterable[tuple[Name, Item, int]],
         marks: dict[int, int],
         ahead: dict[int, list[int]],
+        listeners: Iterable[KeptListener],
         now: float,
     ) -> None:
         for name in drop:
@@ -188,6 +204,7 @@ class TupleReplica:
         self.epoch = epoch
         self.marks = dict(marks)
         self.ahead = {worker: set(numbers) for worker, numbers in ahead.items()}
+        self.listeners.install(listeners, now)
         self.locks.clear()
         self._denied.clear()
         self._over.clear()
@@ -196,8 +213,8 @@ class TupleReplica:
         self._index.validate()
         assert set(map(_name, self._arrived)) == set(self.tuples)
         assert not (ALL_SETS in self.locks and len(self.locks) > 1), "a lock on all sets is not alone"
-        for worker, number in self.tuples:
-            assert number <= self.marks.get(worker, 0) or number in self.ahead.get(worker, ())
+        assert all(map(self.executed, self.tuples))
+        self.listeners.validate()
 
 
 def _number(name: Name) -> int:

@@ -8,23 +8,63 @@ import msgspec
 
 from ..templates import Template
 from ..values import Item
+from ..watching import Watched
+from ..words import HAND_BACK_BYTES_MAX
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Name = tuple[Number, Number]
 """The name of a tuple: the worker that wrote it, and the number of that operation."""
+HandBack = Annotated[bytes, msgspec.Meta(max_length=HAND_BACK_BYTES_MAX)]
 Many = Annotated[list[tuple[Name, Item, Number]], msgspec.Meta(max_length=1_000_000)]
 """Tuples with their names, and the rest of their leases (microseconds; 0: for ever)."""
 
 
+class Listening(msgspec.Struct, frozen=True, array_like=True):
+    """A registration is made; its name is that of the operation."""
+
+    template: Template
+    lease_us: Number
+    hand_back: HandBack
+
+
+class Heard(msgspec.Struct, frozen=True, array_like=True):
+    """A listener has these events of a registration, and was told that so many were missed. ``renews``: the lease
+    begins anew. ``ends``: the registration is over."""
+
+    registration: Name
+    names: list[Name]
+    missed: Number = 0
+    renews: bool = False
+    lease_us: Number = 0
+    ends: bool = False
+
+
+class KeptListener(msgspec.Struct, frozen=True, array_like=True):
+    """A registration at a replica, with its events and the rest of its lease."""
+
+    name: Name
+    template: Template
+    hand_back: HandBack
+    left_us: Number
+    seen: Number
+    dropped: Number
+    events: list[tuple[Name, Item]]
+    early: list[Name]
+    """Events that were acknowledged before the write came here."""
+
+
 class Op(msgspec.Struct, frozen=True, array_like=True):
     """One operation of a worker: it removes ``name``, taken by ``request``, or writes ``item`` as (worker, number), or
-    does both."""
+    does both; or it is about a registration. ``again``: the item was there before, with another lease."""
 
     number: Number
     item: Item | None = None
     lease_us: Number = 0
     name: Name = (0, 0)
     request: Number = 0
+    again: bool = False
+    listening: Listening | None = None
+    heard: Heard | None = None
 
 
 class Do(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -142,6 +182,9 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """Its next operation."""
     replacing: dict[Number, tuple[Item, Number]] = {}
     """By operation of ``removing``: the tuple that it writes in place of the removed one, and for how long."""
+    again: list[Number] = []
+    """Operations of ``replacing`` that only renew a lease."""
+    listeners: list[KeptListener] = []
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, tag=13):
@@ -165,10 +208,32 @@ class Install(msgspec.Struct, frozen=True, array_like=True, tag=15):
     void: list[Name]
     lost: bool
     """No replica of the last epoch is left: the space is empty."""
+    listeners: list[KeptListener] = []
+    """All registrations, in the place of those that are there."""
 
 
 class Installed(msgspec.Struct, frozen=True, array_like=True, tag=16):
     epoch: Number
+
+
+class Listen(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    """Answer when there are events of a registration, and operations of this worker up to ``after`` are executed.
+    ``probe``: answer even if there are none."""
+
+    epoch: Number
+    worker: Number
+    request: Number
+    registration: Name
+    after: Number
+    probe: bool = False
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True, tag=18):
+    """The answer to ``Listen``."""
+
+    epoch: Number
+    request: Number
+    watched: Watched
 
 
 Word = (
@@ -188,6 +253,8 @@ Word = (
     | Here
     | Install
     | Installed
+    | Listen
+    | Told
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -1,0 +1,284 @@
+"""Registrations of the kinds *views* and *partitioned* on a bad network: nothing is missed in silence or told twice."""
+
+import pytest
+
+from pluribus.spaces.partitioned import words as partitioned_words
+from pluribus.spaces.partitioned.member import PartitionedMember
+from pluribus.spaces.templates import template_of
+from pluribus.spaces.values import item_of, written_of
+from pluribus.spaces.views import words as views_words
+from pluribus.spaces.views.member import ViewsMember
+from tests.spaces.network import Network
+
+COPIES = {"views": 0}
+
+
+class Listener:
+    """Fetches events of one registration, at one member after the other."""
+
+    def __init__(self, story, me, template, lease_us=0):
+        self.story = story
+        self.me = me
+        self.template = template_of(template)
+        self.name = None
+        self.made_at = None
+        self.told = []
+        self.unseen = []
+        self.missed = self.unseen_missed = self.gaps = 0
+        self.ended = self.moved = False
+        self.turn = 0
+        member = story.net.members[me]
+        story.asked[member, member.register(self.template, lease_us, b"back", story.net.now)] = self.made
+
+    def made(self, result):
+        if result.name == (0, 0):  # the space was lost meanwhile
+            self.ended = True
+            return
+        self.name, self.made_at = result.name, self.story.net.now
+        if self.me is not None:
+            self.fetch()
+
+    def fetch(self):
+        member = self.story.net.members[self.me]
+        number = member.fetch(self.name, self.unseen, self.unseen_missed, False, self.story.net.now)
+        self.unseen, self.unseen_missed = [], 0
+        self.turn += 1
+        self.story.asked[member, number] = lambda result, turn=self.turn: self.fetched(result, turn)
+
+    def fetched(self, result, turn):
+        if turn != self.turn:
+            return  # it is at another member by now
+        watched = result.watched
+        self.told += [written_of(item) for _, item in watched.events]
+        self.unseen = [mark for mark, _ in watched.events]
+        self.unseen_missed = watched.missed
+        self.missed += watched.missed
+        self.gaps += watched.gap
+        self.ended = watched.ended
+        assert watched.ended or watched.hand_back == b"back"
+        if not watched.ended:
+            # It deals with the events for a while.
+            self.story.net.at(0.3 * self.story.net.random.random(), lambda: turn == self.turn and self.fetch())
+
+    def move(self, me):
+        """It goes on at another member, as after a break: what was not acknowledged comes again."""
+        self.me, self.moved, self.unseen, self.unseen_missed = me, True, [], 0
+        self.turn += 1
+        if self.name is not None and me is not None:
+            self.fetch()
+
+    def check(self, again=False):
+        if self.ended or self.made_at is None:
+            return
+        matching = {value: at for value, at in self.story.written.items() if self.template.matches(item_of(value))}
+        assert set(self.told) <= set(matching)
+        assert self.moved or again or len(self.told) == len(set(self.told)), "an event was told twice"
+        if not self.gaps and not self.story.lost:
+            lacking = {value for value, at in matching.items() if at > self.made_at} - set(self.told)
+            lacking -= self.story.unsure
+            assert len(lacking) <= self.missed, f"nobody told of {lacking}"
+
+
+class Story:
+    def __init__(self, seed, kind, loss=0.1):
+        words = views_words if kind == "views" else partitioned_words
+        self.kind = kind
+        self.net = Network(seed, self.make, words, loss)
+        self.net.on_results = self.results
+        self.asked = {}
+        self.written = {}
+        self.by = {}
+        self.unsure = set()
+        self.lost = False
+        self.listeners = []
+
+    def make(self, me, worker, holds, random):
+        if self.kind == "views":
+            member = ViewsMember(me, worker, holds, random)
+        else:
+            member = PartitionedMember(me, worker, random, COPIES[self.kind])
+        member.holds = holds
+        return member
+
+    def results(self, member):
+        results, member.results = member.results, []
+        for result in results:
+            then = self.asked.pop((member, result.request), None)
+            if then is not None and self.net.members.get(member.me) is member:
+                then(result)
+        if self.kind == "views":
+            self.lost = self.lost or member.lost > 0
+        if self.net.random.random() < 0.02:
+            member.validate()
+
+    def write(self, me, value):
+        member = self.net.members[me]
+        self.written[value] = self.net.now
+        self.by.setdefault(member, []).append(value)
+        done = member.write(item_of(value), 0, self.net.now)
+        if self.kind != "views":
+            self.asked[member, done] = lambda result: self.by[member].remove(value)
+
+    def take(self, me, template):
+        member = self.net.members[me]
+        self.asked[member, member.take(template_of(template), True, self.net.now)] = lambda result: None
+
+    def renew(self, me):
+        """Whoever renews the lease of a tuple tells nobody of it again."""
+        member = self.net.members[me]
+        mine = [value for value in self.by.get(member, []) if self.kind == "views"]
+        replica = getattr(member, "replica", None)
+        held = [] if replica is None else [one for one in replica.tuples.items() if written_of(one[1][0]) in mine]
+        if held:
+            name, (item, _) = self.net.random.choice(held)
+            number = member.relet(name, item, 60_000_000, False, self.net.now)
+            self.asked[member, number] = lambda result: None
+
+    def listen(self, me, template):
+        self.listeners.append(Listener(self, me, template))
+        return self.listeners[-1]
+
+    def crash(self, me):
+        member = self.net.members[me]
+        self.unsure.update(self.by.get(member, ()))  # nobody was told that they are kept
+        self.net.crash(me)
+        for listener in self.listeners:
+            if listener.me == me:
+                if listener.name is None:
+                    listener.ended = True
+                listener.move(self.net.random.choice(list(self.net.members)))
+
+    def check(self):
+        for listener in self.listeners:
+            listener.check()
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_every_match_is_told_once(kind):
+    story = Story(1, kind, 0)
+    for me in (1, 2, 3):
+        story.net.enter(me, me != 3)
+        story.net.run(1)
+    listeners = [story.listen(me, template) for me, template in ((1, ("a", int)), (2, (str, int)), (3, ("a", 4)))]
+    story.net.run(2)
+    for number in range(6):
+        story.write(1 + number % 3, ("ab"[number % 2], number))
+        if number % 2:
+            story.take(1, ("b", int))
+        story.net.run(0.1)
+    story.net.run(5)
+    told = [sorted(listener.told) for listener in listeners]
+    assert told == [[("a", 0), ("a", 2), ("a", 4)], sorted(story.written), [("a", 4)]]
+    story.check()
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_events_that_nobody_fetches_are_dropped_and_counted(kind, monkeypatch):
+    module = "views.listeners" if kind == "views" else "partitioned.watches"
+    monkeypatch.setattr(f"pluribus.spaces.{module}.EVENTS_MAX", 5)
+    story = Story(2, kind, 0)
+    for me in (1, 2):
+        story.net.enter(me)
+        story.net.run(1)
+    listener = story.listen(1, ("a", int))
+    story.net.run(1)
+    listener.move(None)
+    for number in range(12):
+        story.write(2, ("a", number))
+        story.net.run(0.2)
+    told = len(listener.told)
+    listener.move(1)
+    story.net.run(2)
+    assert (listener.told[told:], listener.missed) == ([("a", number) for number in range(7, 12)], 7 - told)
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_a_registration_is_renewed_ends_and_is_forgotten(kind):
+    story = Story(3, kind, 0)
+    for me in (1, 2):
+        story.net.enter(me)
+        story.net.run(1)
+    short = Listener(story, 1, ("a", int), 2_000_000)
+    kept, over = (Listener(story, 2, (str, int), 2_000_000) for _ in range(2))
+    story.net.run(1)
+    member = story.net.members[1]
+    done = []
+    for name, lease_us, ends in ((kept.name, 60_000_000, False), (over.name, 0, True)):
+        story.asked[member, member.renew(name, lease_us, ends, story.net.now)] = done.append
+    story.net.run(4)
+    assert len(done) == 2 and short.ended and over.ended and not kept.ended
+    story.write(1, ("a", 1))
+    story.net.run(2)
+    assert (kept.told, short.told) == ([("a", 1)], [])
+    story.net.members[3] = story.net.enter(3)
+    story.net.run(3)
+    kept.move(3)
+    story.write(1, ("a", 2))
+    story.net.run(3)
+    assert kept.told[-1] == ("a", 2) and not kept.gaps
+
+
+@pytest.mark.parametrize("kind", ["views"])
+def test_events_move_with_the_space(kind):
+    """Members come and go while nobody listens: the events are all there afterwards."""
+    story = Story(4, kind, 0)
+    for me in (1, 2):
+        story.net.enter(me)
+        story.net.run(1)
+    listener = story.listen(1, (str, int))
+    story.net.run(1)
+    listener.move(None)
+    for number in range(8):
+        story.write(1 + number, (f"n{number}", number))
+        story.net.run(0.5)
+        story.net.enter(3 + number)
+        story.net.run(2)
+        if number:
+            story.net.crash(number)
+            story.net.run(3)
+    listener.move(9)
+    story.net.run(3)
+    assert set(listener.told) >= {(f"n{number}", number) for number in range(1, 8)}
+    assert not listener.gaps and not listener.missed
+
+
+@pytest.mark.parametrize("kind", COPIES)
+@pytest.mark.parametrize("seed", range(12))
+def test_faults(kind, seed):
+    faults(kind, seed)
+
+
+def faults(kind, seed):
+    story = Story(seed, kind)
+    net = story.net
+    for me in range(1, 4):
+        net.enter(me)
+        net.run(1)
+    newcomer = 10
+    for step in range(120):
+        members = list(net.members)
+        me = net.random.choice(members)
+        dice = net.random.random()
+        if dice < 0.06 and len(story.listeners) < 8:
+            story.listen(me, net.random.choice([("a", int), ("b", int), (str, int)]))
+        elif dice < 0.55:
+            story.write(me, (net.random.choice("ab"), step))
+        elif dice < 0.75:
+            story.take(me, net.random.choice([("a", int), (str, int)]))
+        elif dice < 0.80:
+            story.renew(me)
+        elif dice < 0.84 and story.listeners:
+            listener = net.random.choice(story.listeners)
+            if listener.name is not None:
+                listener.move(me)
+        elif dice < 0.87 and len(members) < 6:
+            newcomer += 1
+            net.enter(newcomer, net.random.random() < 0.8)
+        elif dice < 0.90 and len(members) > 3:
+            story.crash(me)
+        elif dice < 0.93:
+            net.exclude(me)
+        net.run(0.3 * net.random.random())
+    net.run(30)
+    story.check()
+    return story
