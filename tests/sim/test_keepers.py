@@ -1,15 +1,22 @@
 """The keepers' log in the simulator: a sample of its campaign, its mutants, and its checkers on broken histories."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from pluribus.core.errors import Violation
+from pluribus.core.ports import Append, Put, Repair
+from pluribus.group.keepers.words import DAMAGED, Meta, stored
 from pluribus.sim.checkers import logs
 from pluribus.sim.checkers.logs import Final, Ok
 from pluribus.sim.machinery.campaign import campaign, play_seed
 from pluribus.sim.machinery.history import Happening, History
+from pluribus.sim.scenarios.keepers import NAME, Play
 from tests.mutants import keepers as mutants
 from tests.mutants.hunt import assert_found
+
+from .test_disk import disk
 
 encode = msgspec.msgpack.encode
 
@@ -29,6 +36,37 @@ def test_the_mutant_is_found_by_its_seed(mutant):
 def test_the_shipped_keepers_pass_where_mutants_fail():
     for seed in sorted({seed for seed, _ in mutants.FOUND.values()}):
         assert play_seed("keepers", seed).failure == ""
+
+
+def test_a_disk_that_was_put_right_counts_as_right_when_that_is_synced():
+    kernel, store, _ = disk()
+    world = SimpleNamespace(hosts=[SimpleNamespace(disk=store, incarnations=1)], now=0.0)
+    playing = object.__new__(Play)
+    playing.world, playing._struck = world, {}
+
+    def sound(after_s: float) -> bool:
+        kernel.run(kernel.now + after_s)
+        world.now = kernel.now
+        return playing._sound(0)
+
+    whole = Put(f"{NAME}/meta/a", stored(Meta(1)))
+    store.write([whole, Append("log", [b"row"])], lambda error: None)
+    assert sound(1.0), "it never was bad"
+    playing._struck[0] = None
+    assert store.lose_tail()
+    assert not sound(1.0)
+    store.write([Repair("log", 0, b"row")], lambda error: None)
+    assert store.damage() == 0 and not sound(0.0), "a crash would take the row back"
+    assert sound(1.0)
+    store.write([Put(f"{NAME}/meta/a", stored(Meta(1, health=DAMAGED)))], lambda error: None)
+    assert not sound(1.0)
+    store.write([whole], lambda error: None)
+    assert not sound(0.0)
+    world.hosts[0].incarnations += 1
+    kernel.run(kernel.now + 1.0)
+    store.write([whole], lambda error: None)
+    assert not sound(0.0), "what was under way in another life of the machine may be gone"
+    assert sound(1.0)
 
 
 # --- checkers ---------------------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ ONCE = [
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
     ("hosts", 8_100_172, "a leader went on to send pieces of a snapshot whose offer the keeper had forgotten"),
+    ("hosts", 31_000_481, "a second disk was struck before the first was right again for good (of the scenario)"),
     ("transactions", 11_000_049, "states were compared that were taken one after another"),
     ("consumer-groups", 11_000_088, "keepers that had all done nothing yet were taken for settled"),
     ("spaces", 7_000_015, "a roster went on with an older state, and who knew a later epoch was not heard any more"),

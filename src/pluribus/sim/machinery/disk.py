@@ -188,6 +188,11 @@ class SimStore:
         self._faults["lost_tail"] += 1
         return True
 
+    @property
+    def idle_at(self) -> float:
+        """When all that was written so far is synced, if the machine does not crash before."""
+        return self._idle_at
+
     def damage(self) -> int:
         """How many records differ from what was written; for tests that must not damage too much."""
         platter = self._platter

@@ -167,6 +167,9 @@ class Play:
         self.ends_badly = world.random.random() < 0.55
         self.lost: dict[int, int] = {}
         """Keepers whose disk is gone, and the host of each: another keeper is to take its place."""
+        self._struck: dict[int, tuple[int, float] | None] = {}
+        """Hosts whose disk went bad: the life of the machine, and the time at which everything that put the disk right
+        is synced; None while the disk is not right again."""
         self._reads = 0
 
     def add(self, member: int, what: str, number: tuple[int, int], body: bytes) -> None:
@@ -347,27 +350,51 @@ class Play:
     def _may_strike(self) -> bool:
         if self.lost or len(self._voters().keepers) < 3:
             return False
-        return all(host.disk.damage() == 0 and _whole_on(host.disk) for host in self.world.hosts)
+        sound = [self._sound(number) for number in range(len(self.world.hosts))]
+        return all(sound)
+
+    def _sound(self, number: int) -> bool:
+        """Whether the disk of this host is right, and stays so when the machine crashes now: a crash takes back what
+        put the disk right if that is not synced yet."""
+        host = self.world.hosts[number]
+        if host.disk.damage() or not _whole_on(host.disk):
+            self._struck[number] = None
+            return False
+        if number not in self._struck:
+            return True
+        mended = self._struck[number]
+        if mended is None or mended[0] != host.incarnations:
+            mended = self._struck[number] = (host.incarnations, host.disk.idle_at)
+        if self.world.now <= mended[1]:
+            return False
+        del self._struck[number]
+        return True
 
     async def flip(self, world: World, restarted: Restarted) -> None:
         if self._may_strike():
-            world.flip_bit(world.random.randrange(len(world.hosts)))
+            number = world.random.randrange(len(world.hosts))
+            self._struck[number] = None
+            world.flip_bit(number)
 
     async def lose_tail(self, world: World, restarted: Restarted) -> None:
         """In some worlds, of the store's journal, with whatever was promised in it; the machine is down meanwhile."""
         if not self._may_strike():
             return
-        host = world.random.choice(world.hosts)
+        number = world.random.randrange(len(world.hosts))
+        host = world.hosts[number]
+        self._struck[number] = None
         if world.seed % 7 not in JOURNALS:
             host.disk.lose_tail()
             return
         if host.up:
-            world.crash(world.hosts.index(host))
+            world.crash(number)
         host.disk.lose_commits()
 
     async def shatter(self, world: World, restarted: Restarted) -> None:
         if self._may_strike():
-            world.random.choice(world.hosts).disk.shatter()
+            number = world.random.randrange(len(world.hosts))
+            self._struck[number] = None
+            world.hosts[number].disk.shatter()
 
     async def lose_disk(self, world: World, restarted: Restarted) -> None:
         """For good, with the keeper that was on it: the next one on this host is another."""
