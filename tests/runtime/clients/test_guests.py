@@ -1,6 +1,7 @@
 """Guests: clients that are in groups, and what stands on groups, through a member that their own member runs."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -211,6 +212,19 @@ async def test_a_client_occupies_a_slot_of_a_software_bus(stack):
         await eventually(lambda: got == list(range(5)))
         await consumer.drop_out()
         task.cancel()
+
+
+@on_a_loop
+async def test_a_client_that_was_late_goes_on_in_its_conversation():
+    async with served("guests-late", name="ann") as ann, pluribus.connect(url_of(ann), name="bob") as bob:
+        rooms = [await bus.conversation("travel") for bus in (ann, bob)]
+        time.sleep(0.1)  # noqa: ASYNC251 - the whole process stands still, past the time of the client's first request
+        for number in range(3):
+            said = await rooms[1].send(f"number {number}")
+            assert said[0] == rooms[1]._carrier.group.me, "others know it as a message of the guest"
+        await until(lambda: len(rooms[0].history()) == 3, 30)
+        assert rooms[0]._sync.forged == 0
+        assert not any(task.done() for room in rooms for task in room._carrier._tasks)
 
 
 @pytest.mark.parametrize("stack", ["adhoc", "views"])

@@ -195,6 +195,11 @@ class ClientGroup:
 
     # Reading.
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether messages wait to be read; see ``Group.has_unread``."""
+        return bool(self._messages)
+
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message; see ``Group.receive``."""
         async with asyncio.timeout(timeout):

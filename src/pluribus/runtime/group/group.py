@@ -130,6 +130,11 @@ class Group(End):
     def closed(self) -> bool:
         return self._channel.closed
 
+    @property
+    def has_unread(self) -> bool:
+        """Whether messages wait to be read that no reader has taken yet."""
+        return bool(self._channel.inbox)
+
     async def send(
         self,
         body: Any,

@@ -63,10 +63,20 @@ class ProtocolCarrier:
         self._woken = asyncio.Event()
         self._sent = asyncio.Event()
         self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._watch)]
+        for task in self._tasks:
+            task.add_done_callback(self._ended_by)
 
     def wake(self) -> None:
         self._sent.clear()
         self._woken.set()
+
+    def _ended_by(self, task: asyncio.Task[None]) -> None:
+        """A task that failed would leave this member silent or deaf, and nobody awaits it."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("this member takes no part in %r any more", self.group.name, exc_info=error)
+            self._ended = True
+            self._sent.set()
 
     async def sent(self) -> None:
         """Returns when no word waits to be sent, or none will be sent any more."""
@@ -113,7 +123,7 @@ class ProtocolCarrier:
         others have sent in that time: their words wait to be read, and make its own unnecessary."""
         for _ in range(LISTEN_TURNS):
             await asyncio.sleep(0)
-            if not self.group._channel.inbox:
+            if not self.group.has_unread:
                 return
 
     async def _watch(self) -> None:

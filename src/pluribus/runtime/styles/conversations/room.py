@@ -69,7 +69,7 @@ class Room:
         if self._kept is not None:
             self._kept.load(history)
         piece_bytes = max(group.longest_bytes - WORD_SPARE_BYTES, 256)
-        self._sync = Synchronising(int(bus.me), history, bus._random, piece_bytes=piece_bytes)
+        self._sync = Synchronising(int(group.me), history, bus._random, piece_bytes=piece_bytes)
         self._sync.issued = lobby.issued(name)
         self._sync.number = lobby.requests.get(name, 0)
         self._carrier = ProtocolCarrier(group, self._sync, decode_room, bus.clock, self._settled)
@@ -111,7 +111,8 @@ class Room:
         if answered is not None and answered not in self._history:
             raise BadInput(f"there is no message {parent} in {self.name!r} to answer: use the id of one that was read")
         bus = self._lobby.bus
-        entry = Entry((int(bus.me), self._lobby.issued(self.name)), answered, bus.name, bus._wall(), checked_body(text))
+        identity = (self._sync.me, self._lobby.issued(self.name))
+        entry = Entry(identity, answered, bus.name, bus._wall(), checked_body(text))
         size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
         if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
