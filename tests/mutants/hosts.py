@@ -120,7 +120,7 @@ FOUND = {
     Generous: (0, "AssertionError"),
     Hollowing: (0, "is not in row"),
     Jumping: (0, "the time fell"),
-    Repeating: (73, "for a former life"),
+    Repeating: (111, "for a former life"),
     Forgetful: (30, "has another part"),
     Late: (9, "has another part"),
 }
