@@ -88,6 +88,10 @@ class SmallSpace(LogExtents):
 CODES: dict[str, type[Machine]] = {"jobs": Jobs, "counters": hosted("counters", Counters)}
 
 
+STORED_ROWS = 16
+"""A keeper notes how much it stores at every so manieth row: the bound holds while machines are at work, too."""
+
+
 class Life(KeeperLife):
     """A keeper with a host, from its start to its crash."""
 
@@ -134,6 +138,8 @@ class Life(KeeperLife):
             self.play.add(self.number, "led", (self.keeper.ledger.epoch, self.keeper.id), b"")
         head = self.keeper.ledger.head_at(self.keeper.row)
         self.play.add(self.number, "time", (0 if head is None else head.time_us, self.life), b"")
+        if not self.keeper.row % STORED_ROWS:
+            self.play.add(self.number, "stored", stored(self), b"")
         self._apply(first, held)
         if not self.keeper.row % self._validates:
             self.hosting.validate()
