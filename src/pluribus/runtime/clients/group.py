@@ -256,7 +256,6 @@ class ClientGroup:
     async def send(
         self,
         body: Any,
-        *,
         to: int | None = None,
         parent: MessageId | None = None,
         timeout: float | None = None,
