@@ -58,6 +58,13 @@ class Read(msgspec.Struct, array_like=True, frozen=True, tag=4):
     count: Number
 
 
+class SetWhere(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """Set another condition for a live subscription; empty: none. It is not answered."""
+
+    number: Number
+    where: str = ""
+
+
 class Advertise(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """Advertise what the client will publish, until it goes; ``withdrawn``: withdraw that."""
 
@@ -112,13 +119,14 @@ class Live(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Heard(msgspec.Struct, array_like=True, frozen=True):
-    """Pushed: live events of one subscription. ``missed`` were dropped before them; ``ended`` says why there will be no
-    more."""
+    """Pushed: live events of one subscription. ``missed`` were dropped before them because the client was slow,
+    ``late`` because of the deadline; ``ended`` says why there will be no more."""
 
     number: int
     events: list[Live]
     missed: int = 0
     ended: str = ""
+    late: int = 0
 
 
 WORDS = Words(
@@ -128,6 +136,7 @@ WORDS = Words(
         Listen: None,
         Unlisten: None,
         Read: None,
+        SetWhere: None,
         Advertise: None,
         Adverts: list[Advertised],
         Gather: dict[int, str],
@@ -139,6 +148,7 @@ WORDS = Words(
         Listen: lambda asked: [("topic", asked.pattern, "subscribe")],
         Unlisten: "who stops listening hears nothing more",
         Read: "it only says that there is room in a subscription that was allowed",
+        SetWhere: "it chooses among the events of a subscription that was allowed",
         Advertise: lambda asked: [("topic", asked.pattern, "publish")],
         Adverts: lambda asked: [("topic", asked.pattern, "any")],
         Gather: lambda asked: [("topic", ANYWHERE, "any")],

@@ -13,12 +13,16 @@ import pluribus
 import pluribus.runtime.clients.bus
 from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Refused, RemoteError, Unanswered
 from pluribus.group.host.requests import Order
+from pluribus.pubsub.event import KEY
 from pluribus.pubsub.requests import Listen
 from pluribus.runtime.clients.bus import ClientBus
 from pluribus.runtime.clients.group import ClientGroup
 from pluribus.wire import asking
 from pluribus.wire.asking import Words
 from tests.runtime.clients.test_client import served, url_of
+from tests.runtime.sync.test_faces import public
+
+WAIT_S = 20.0
 
 
 class DoorPrice(msgspec.Struct):
@@ -188,6 +192,140 @@ def test_a_misspelt_option_is_an_error_at_once(kind):
                 bus.subscribe("t", wher="a > 1")
             with pytest.raises(TypeError, match="backlgo"):
                 bus.on("t", backlgo=1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_what_an_option_would_not_do_is_said_at_once(kind):
+    async def main():
+        async with served(f"door-nothing-{kind}") as member, pluribus.connect(url_of(member)) as client:
+            bus = member if kind == "member" else client
+            for options, said in (
+                ({"call": "print"}, r"call='print' cannot be called"),
+                ({"commit": "manual"}, r"commit= is for durable events"),
+                ({"max_bytes": 1}, r"max_bytes= is for durable events"),
+                ({"tries": 3}, r"tries= is for durable events"),
+                ({"ahead": 3}, r"ahead= is for durable events"),
+                ({"slow": "os.system"}, r"slow='os.system' is no choice: use wait"),
+                ({"backlog": 0}, r"backlog=0 is out of bounds"),
+                ({"guarantee": "print"}, r"guarantee='print' is none: use best effort"),
+            ):
+                with pytest.raises(BadInput, match=said):
+                    bus.subscribe("t", **options)
+            with pytest.raises(BadInput, match=r"several patterns together are for durable="):
+                bus.subscribe(["t", "u"])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_publishing_soon_reaches_live_subscribers_in_order(kind):
+    async def main():
+        async with (
+            served(f"door-soon-{kind}", store=":memory:") as member,
+            pluribus.connect(url_of(member)) as client,
+            member.subscribe("t/#") as events,
+        ):
+            bus = member if kind == "member" else client
+            first = bus.publish_soon("t/1", 1, headers={"by": "ann"}, key="k")
+            bus.publish_soon("t/1", 2, durable=True, headers={"by": "bob"})
+            bus.publish_soon("t/2", 3, retain=True)
+            bus.publish_soon("t/1", "kept only", durable=True, live=False)
+            await bus.publish("t/1", 4)
+            found = [await events.receive(WAIT_S) for _ in range(4)]
+            assert [(event.topic, event.body) for event in found] == [("t/1", 1), ("t/1", 2), ("t/2", 3), ("t/1", 4)]
+            assert kind == "client" or found[0].id == first
+            assert found[0].headers == {"by": "ann", KEY: "k"}
+            assert found[1].headers["by"] == "bob"
+            await bus.flush()
+            assert [event.body for event in (await bus.log("t/1").read()).events()] == [2, "kept only"]
+            async with member.subscribe("t/2") as late:
+                assert (await late.receive(WAIT_S)).retained
+            for number in range(3_000):
+                bus.publish_soon("t/3", number)
+            await bus.close()  # which waits for them
+            if bus is client:
+                assert [(await events.receive(WAIT_S)).body for _ in range(3_000)] == list(range(3_000))
+
+    asyncio.run(main())
+
+
+def test_what_is_published_soon_and_not_allowed_is_reported_by_flush():
+    async def main():
+        async with served("door-soon-refused", store=":memory:") as member, pluribus.connect(url_of(member)) as client:
+            await member.access.add_rule("anyone", "topic:open/#", "publish")
+            async with member.subscribe("#") as events:
+                client.publish_soon("open/1", 1)
+                client.publish_soon("secret/1", 2)
+                client.publish_soon("open/1", 3)
+                with pytest.raises(Refused, match="secret/1"):
+                    await client.flush()
+                assert [(await events.receive(WAIT_S)).body for _ in range(2)] == [1, 3]
+                await client.flush()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_a_subscription_takes_another_condition(kind):
+    async def main():
+        async with served(f"door-where-{kind}") as member, pluribus.connect(url_of(member)) as client:
+            bus = member if kind == "member" else client
+            async with bus.subscribe("t", where="price < 10", retain=False) as events:
+
+                async def next_of(*prices):
+                    for price in prices:
+                        await member.publish("t", {"price": price})
+                    return (await events.receive(WAIT_S)).body["price"]
+
+                assert await next_of(20, 5) == 5
+                events.set_where("price > 10")
+                await bus.wait_for_subscribers("t", 1)  # the member has the new condition
+                assert await next_of(6, 30) == 30
+                events.set_where("topic = 't'")
+                await bus.wait_for_subscribers("t", 1)
+                assert await next_of(7) == 7
+                events.set_where(None)
+                await bus.wait_for_subscribers("t", 1)
+                assert await next_of(8) == 8
+                with pytest.raises(BadInput):
+                    events.set_where("price >")
+                assert events.stats() == {"waiting": 0, "missed": 0, "late": 0, "malformed": 0}
+                assert repr(events).startswith("<subscription to 't'")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_a_place_stays_when_the_condition_changes(kind):
+    async def main():
+        async with served(f"door-near-{kind}") as member, pluribus.connect(url_of(member)) as client:
+            bus = member if kind == "member" else client
+            near = pluribus.Near(0.0, 0.0, within_m=1_000)
+            async with bus.subscribe("taxis", where="free", near=near, retain=False) as taxis:
+                taxis.set_where("not free")
+                await bus.wait_for_subscribers("taxis", 1)
+                taxis.move(10.0, 10.0)
+                for free, place in ((False, 0.0), (True, 10.0), (False, 10.0)):
+                    await member.publish("taxis", {"free": free, "lat": place, "lon": place})
+                found = (await taxis.receive(WAIT_S)).body
+                assert (found["free"], found["lat"]) == (False, 10.0) and taxis.waiting == 0
+
+    asyncio.run(main())
+
+
+def test_a_subscription_of_a_client_has_the_names_of_one_of_a_member():
+    async def main():
+        async with served("door-names") as member, pluribus.connect(url_of(member)) as client:
+            theirs, ours = await member.subscribe("t"), await client.subscribe("t")
+            assert not [name for name in public(type(theirs)) if not hasattr(ours, name)]
+            for name in public(type(theirs)):
+                here, there = (inspect.getattr_static(type(of), name, None) for of in (ours, theirs))
+                if inspect.isfunction(there):
+                    assert [(one.name, one.default) for one in inspect.signature(here).parameters.values()] == [
+                        (one.name, one.default) for one in inspect.signature(there).parameters.values()
+                    ], name
 
     asyncio.run(main())
 

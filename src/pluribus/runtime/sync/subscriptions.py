@@ -17,6 +17,7 @@ from ..loop.background import Background
 from .face import Closing
 
 if TYPE_CHECKING:  # loaded when first used
+    from ...filters import Filter
     from ...patterns import Match, Problem
     from ...pubsub.consumer_groups.words import Dead, Standing
     from ..styles.topics import follower as real_follower
@@ -98,8 +99,8 @@ class Subscription(Reader[B]):
         """The subscriber is somewhere else. See ``near=`` of ``pluribus.Bus.subscribe``."""
         self._thread.ask(self._real.move, latitude, longitude)
 
-    def set_where(self, where: Any) -> None:
-        """Another condition, for events that arrive from now on."""
+    def set_where(self, where: str | Filter | None) -> None:
+        """Another condition, for events that arrive from now on; None: no condition."""
         self._thread.ask(self._real.set_where, where)
 
     def stats(self) -> dict[str, int]:

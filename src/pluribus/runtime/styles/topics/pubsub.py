@@ -30,7 +30,7 @@ from ....pubsub.concepts import Vocabulary
 from ....pubsub.event import Event, keys_of, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
-from ....pubsub.places import Near
+from ....pubsub.places import Near, near_and
 from ....pubsub.table import Table
 from ....pubsub.topics import checked_topic, overlap
 from ....pubsub.words import Advert, Want
@@ -378,12 +378,8 @@ class Topics(End):
                 )
             pattern, type = pattern_of(object, property), Changed
         translate = None if concept is None else translation(concept, vocabulary)
-        text = where
-        if near is not None:
-            if isinstance(where, Filter):
-                raise BadInput("near= goes with a condition that is a text: write it as one")
-            where = near.condition(where)
-        interest = Interest("#" if pattern is None else pattern, where, type, now=self.wall, translate=translate)
+        condition = near_and(near, where)
+        interest = Interest("#" if pattern is None else pattern, condition, type, now=self.wall, translate=translate)
         if shared is not None:
             checked_name(shared, "the shared subscription")
             guarantee, retain = "total", False
@@ -398,7 +394,7 @@ class Topics(End):
             call=call,
             bodies=bodies,
         )
-        made.near, made.where = near, text if isinstance(text, str) else None
+        made.near, made.where = near, None if where is None else str(where)
         return made
 
     def begin_soon(self, subscription: Subscription[Any]) -> None:
