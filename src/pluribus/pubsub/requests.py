@@ -23,8 +23,8 @@ CLIENT_BACKLOG_EVENTS_MAX = 1_000_000
 
 
 class Tell(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """Publish live, packed as durable batches are; the answer is nothing. ``timeout_s``: ``Overflow`` instead of
-    waiting longer for slow readers."""
+    """Publish live, packed as durable batches are; the answer has the identities of the events. ``timeout_s``:
+    ``Overflow`` instead of waiting longer for slow readers."""
 
     batches: list[bytes]
     retain: bool = False
@@ -132,7 +132,7 @@ class Heard(msgspec.Struct, array_like=True, frozen=True):
 WORDS = Words(
     "topics",
     {
-        Tell: None,
+        Tell: list[tuple[int, int]],
         Listen: None,
         Unlisten: None,
         Read: None,

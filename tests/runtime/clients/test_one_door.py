@@ -11,7 +11,7 @@ import pytest
 
 import pluribus
 import pluribus.runtime.clients.bus
-from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Refused, RemoteError, Unanswered
+from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Overflow, Refused, RemoteError, Unanswered
 from pluribus.group.host.requests import Order
 from pluribus.pubsub.event import KEY
 from pluribus.pubsub.requests import Listen
@@ -232,8 +232,11 @@ def test_publishing_soon_reaches_live_subscribers_in_order(kind):
             bus.publish_soon("t/1", 2, durable=True, headers={"by": "bob"})
             bus.publish_soon("t/2", 3, retain=True)
             bus.publish_soon("t/1", "kept only", durable=True, live=False)
-            await bus.publish("t/1", 4)
+            last = await bus.publish("t/1", 4)
             found = [await events.receive(WAIT_S) for _ in range(4)]
+            assert found[3].id == last
+            many = await bus.publish_many([("t/1", 5), ("t/1", 6)])
+            assert [(await events.receive(WAIT_S)).id for _ in many] == list(many)
             assert [(event.topic, event.body) for event in found] == [("t/1", 1), ("t/1", 2), ("t/2", 3), ("t/1", 4)]
             assert kind == "client" or found[0].id == first
             assert found[0].headers == {"by": "ann", KEY: "k"}
@@ -263,6 +266,39 @@ def test_what_is_published_soon_and_not_allowed_is_reported_by_flush():
                     await client.flush()
                 assert [(await events.receive(WAIT_S)).body for _ in range(2)] == [1, 3]
                 await client.flush()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("reader", ["the same member", "another member"])
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_a_publisher_waits_for_slow_readers_and_no_longer_than_its_timeout(kind, reader):
+    """Also if it publishes one event in each turn of its loop, as a client's member does."""
+
+    async def main():
+        name = f"door-slow-{kind}-{reader.replace(' ', '-')}"
+        async with (
+            served(name) as member,
+            pluribus.connect(url_of(member)) as client,
+            pluribus.connect(f"inproc://{name}") as other,
+        ):
+            bus, reading = (member if kind == "member" else client), (member if "same" in reader else other)
+            async with reading.subscribe("t", backlog=1) as events:
+                await member.wait_for_subscribers("t", 1)
+                sent, said = 0, ""
+                while not said and sent < 1_000:
+                    try:
+                        await bus.publish("t", bytes(100_000), timeout=0.05)
+                    except Overflow as error:
+                        said = str(error)
+                    else:
+                        sent += 1
+                        await asyncio.sleep(0)
+                assert sent and "wait for slow readers, and for longer than 0.05 s" in said
+                for _ in range(sent):
+                    await events.receive(WAIT_S)
+                await bus.publish("t", "there is room again", timeout=WAIT_S)
+                assert (await events.receive(WAIT_S)).body == "there is room again"
 
     asyncio.run(main())
 

@@ -163,7 +163,8 @@ class ClientTopics:
         durable: bool = False,
         live: bool = True,
     ) -> MessageId:
-        """See ``TopicsFace.publish_soon``. Live events are told to the member in the background, in their order."""
+        """See ``TopicsFace.publish_soon``. Live events are told to the member in the background, in their order. The
+        member gives them identities of its own: for ``parent=`` use ``publish``, or the event's ``id``."""
         self._bus._check_open()
         if live and self._waiting_bytes > WAITING_BYTES_MAX:
             raise Overflow(f"{self._waiting_bytes:,} bytes wait for the member: await bus.flush()")
@@ -224,14 +225,17 @@ class ClientTopics:
         if self._telling is not None:  # what was published before goes first
             await self._all_told()
         batches, ids = self._packed(events, headers, parent, keys)
-        await self._told_to(batches, retain, timeout, ids[0])
-        return ids
+        return await self._told_to(batches, retain, timeout, ids[0])
 
-    async def _told_to(self, batches: list[bytes], retain: bool, timeout: float | None, first: MessageId) -> None:
+    async def _told_to(
+        self, batches: list[bytes], retain: bool, timeout: float | None, first: MessageId
+    ) -> list[MessageId]:
+        """The identities that subscribers see."""
         try:
-            await self.line.ask(Tell(batches, retain, timeout))
+            told: list[tuple[int, int]] = await self.line.ask(Tell(batches, retain, timeout))
         except Closed as error:
             raise Uncertain(f"{error}; it may have been published or not", first) from None
+        return [(MemberId(sender), number) for sender, number in told]
 
     def _packed(
         self,

@@ -261,7 +261,7 @@ class Topics(End):
             self.neighbours.retained.check(topic)
         while True:
             carriers = (base, *self.neighbours.also(topic))
-            full = next((one for one in carriers if not one.gathering.fits(topic, len(encoded), kind, extra)), None)
+            full = next((one for one in carriers if not one.takes(topic, len(encoded), kind, extra)), None)
             if full is None:
                 return self._add(carriers, topic, kind, encoded, extra, typed)
             await full.room(timeout)
@@ -332,7 +332,7 @@ class Topics(End):
         carriers = (base, *self.neighbours.also(topic))
         extra = _extra(headers, parent, retain)
         for carrier in carriers:
-            if not carrier.gathering.fits(topic, len(encoded), kind, extra):
+            if carrier.gathering.empty or not carrier.gathering.fits(topic, len(encoded), kind, extra):
                 carrier.room_now()
         added = self._add(carriers, topic, kind, encoded, extra, type(body))
         return kept if durable else added

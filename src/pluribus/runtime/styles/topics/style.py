@@ -101,7 +101,8 @@ class TopicsStyle(Style):
                 return await live.wait_for_subscribers(request.topic, 0, None)
         return await super().handle(request, asker)
 
-    async def _tell(self, request: Tell) -> None:
+    async def _tell(self, request: Tell) -> list[tuple[int, int]]:
+        ids: list[tuple[int, int]] = []
         for packed in request.batches:
             checked(packed)
             batch = StoredBatch(packed, 0)
@@ -110,7 +111,10 @@ class TopicsStyle(Style):
                 body = bytes(data[ends[place] : ends[place + 1]])
                 headers = extra.headers[place] if extra.headers else None
                 parent = extra.parents[place] if extra.parents else None
-                await self.live.publish_encoded(topic, kind, body, headers, parent, request.retain, request.timeout_s)
+                sent = (topic, kind, body, headers, parent, request.retain, request.timeout_s)
+                sender, number = await self.live.publish_encoded(*sent)
+                ids.append((int(sender), number))
+        return ids
 
     async def _listen(self, request: Listen, asker: Asker) -> None:
         if sum(key[0] == "listen" for key in asker.held) >= LISTENS_MAX:
