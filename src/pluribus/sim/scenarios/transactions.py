@@ -1,8 +1,8 @@
 """Transactions under faults: tokens move between two queues, one or two at a time, each move with a receipt in a third.
 
 A token is a message with its number and a count of its moves; each move writes the count plus one. Some transactions
-are committed at once, some prepared and decided later by somebody else, while their consumers die, keepers crash and
-lose the ends of logs and whole disks, and clocks differ.
+are committed at once, some prepared and decided later by somebody else, while their consumers die, keepers crash, disks
+tear and forget rows, and clocks differ.
 """
 
 from __future__ import annotations
