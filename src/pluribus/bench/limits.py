@@ -1,9 +1,9 @@
 """Floors and limits to compare with: sockets without Pluribus.
 
-``batched`` what batching buys in plain CPython: one msgpack frame a datagram, an acknowledgement a frame, a window; no
-             identities, no views, no repair. The stack's cost is what it adds to this. ``raw`` one blocking system call
-             a message, the floor; over UDP and TCP. ``asyncio`` a DatagramProtocol on the standard loop: the round trip
-             that users know.
+- ``batched``: batching in plain CPython: one msgpack frame a datagram, an acknowledgement a frame, a window; no
+  identities, no views, no repair. The stack's cost is what it adds to this.
+- ``raw``: one blocking system call a message, the floor; over UDP and TCP.
+- ``asyncio``: a DatagramProtocol on the standard loop: the round trip that users know.
 """
 
 from __future__ import annotations

@@ -160,3 +160,20 @@ def test_the_names_of_pluribus_load_when_they_are_used():
     with pytest.raises(AttributeError, match="nonsense"):
         _ = sync.nonsense  # type: ignore[attr-defined]
     assert pluribus.sync is sync
+
+
+def test_what_a_program_holds_says_what_it_is():
+    with sync.connect("inproc://told", name="ann", store=":memory:", serve="127.0.0.1:0") as bus:
+        assert repr(bus) == "<synchronous <Bus 'inproc://told', 'ann', members: 1>>"
+        assert repr(bus.group("g")) == "<synchronous <group 'g', members: 1>>"
+        queue = bus.queue("orders")
+        assert repr(queue) == "<synchronous <durable queue 'orders'>>"
+        assert repr(bus.queue("here", durable=False)) == "<synchronous <queue in memory 'here'>>"
+        queue.close()
+        assert repr(queue) == "<synchronous <durable queue 'orders', closed>>"
+        assert repr(bus.conversation("plans")) == "<synchronous <conversation 'plans'>>"
+        with bus.subscribe("t", durable="desk") as events:
+            assert repr(events) == "<synchronous <durable subscription 'desk' to 't'>>"
+        assert repr(bus.relay("open")) == "<synchronous <way to the open group 'open'>>"
+        assert repr(bus.transformer("a", "b", "csv > json")) == "<synchronous <transformer from 'a' to 'b'>>"
+        assert repr(bus.doors[0]).endswith(", 0 clients served>>")

@@ -352,6 +352,10 @@ class DurableSubscription(Generic[B]):
                 task.cancel()
         self._durable.forgotten(self)
 
+    def __repr__(self) -> str:
+        name = "without a name" if self.name is None else repr(self.name)
+        return f"<durable subscription {name} to {self.pattern!r}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> DurableSubscription[B]:
         await self.open()
         return self

@@ -370,6 +370,9 @@ class Transformer:
 
     # Its life.
 
+    def __repr__(self) -> str:
+        return f"<transformer from {self.source!r} to {self.target!r}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> Transformer:
         if self._task is not None:
             raise BadInput("a transformer is entered once: make another")
