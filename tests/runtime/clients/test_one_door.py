@@ -474,7 +474,7 @@ def test_the_bus_names_no_style():
 def test_members_and_clients_say_what_they_are():
     async def main():
         async with served("door-repr") as member, pluribus.connect(url_of(member), name="outside") as client:
-            assert "inproc://door-repr" in repr(member) and "1 members" in repr(member)
+            assert "inproc://door-repr" in repr(member) and "members: 1" in repr(member)
             assert "'outside'" in repr(client) and "open" in repr(client)
             with pytest.raises(AttributeError, match="force_primary is for members"):
                 client.force_primary()

@@ -113,7 +113,7 @@ FOR_EXTENDERS: dict[type, set[str]] = {
         "pubsub",
         "store",
     },
-    pluribus.Group: {"abandon", "joined", "restored", "replied_by", "opening"},
+    pluribus.Group: {"abandon", "has_unread", "joined", "restored", "replied_by", "opening"},
     relay.Relayed: {"abandon", "drained"},
     replica.Replica: {"abandon", "opening", "ready", "validate"},
     durable_replica.DurableReplica: {"abandon", "open", "validate"},
