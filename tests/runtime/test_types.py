@@ -35,6 +35,12 @@ async def main() -> None:
         async with bus.subscribe("stocks/+", type=Tick, durable="desk", start="earliest") as kept:
             durable: DurableSubscription[Tick] = kept
             print((await durable.receive(1.0)).body.price + 1.0)
+        async with bus.subscribe("stocks/+", type=Tick, durable="desks", shared=True) as taken:
+            await taken.give_back(await taken.receive(1.0), reason="later")
+            print([letter.reason for letter in await taken.dead()])
+        async with bus.mailbox("ann") as box:
+            await box.post("hello", timeout=1.0)
+            await box.acknowledge(await box.receive(1.0))
         answers = await bus.ask("alarms", "fire?", replies="majority", timeout=2.0)
         print(answers[0].body)
 
@@ -48,7 +54,10 @@ def scripts() -> None:
         with bus.subscribe("stocks/+", type=Tick, durable="desk", start="earliest") as kept:
             print(kept.receive(1.0).body.price + 1.0)
             kept.commit()
+        with bus.subscribe("stocks/+", type=Tick, durable="desks", shared=True) as taken:
+            taken.give_back(taken.receive(1.0), reason="later")
         with bus.mailbox("ann") as box:
+            print(box.post("hello", timeout=1.0)[1] + 1)
             box.acknowledge(box.receive(1.0))
         group = bus.group("alarms", order="total")
         for answer in group.ask("fire?", replies="majority", timeout=2.0):
