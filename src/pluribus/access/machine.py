@@ -1,6 +1,8 @@
 """The access list as a machine on the log host. Source: chapter on indirect communication, 6.4.2.
 
-Theory of operation ------------------- Users, rules and tokens are three tables; each change counts the *version* up.
+Theory of operation
+-------------------
+Users, rules and tokens are three tables; each change counts the *version* up.
 Members that serve clients hold a copy, ask for the latest version (``Copy``), and decide by it (``rules.py``).
 
 *Every change is written down.* A change is only done together with others (``prepare``): the same command appends its

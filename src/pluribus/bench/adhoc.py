@@ -5,14 +5,15 @@ many there are, how many of them are members; the others stand still at 36 km/h,
 five seeds; with one seed all protocols see the same paths and the same traffic (``sim.radio``).
 
 Measured: the share of deliveries that came, the transmissions for each (all of them, and those that carry data), and
-the control bytes for each: everything that was sent but bodies of messages. *Path at sending* is the share for which a
-path existed when a message was sent: nobody who does not keep messages can deliver much more.
+the control bytes for each: everything that was sent except bodies of messages. *Path at sending* is the share of
+deliveries for which a path existed when the message was sent: a protocol that keeps no messages cannot deliver much
+more.
 
-Then conversations over each of the protocols, and again on a network so thin that it parts: what the multicast alone
-brought, and whether in the end every member shows the same tree.
+Then conversations over each of the protocols, and again on a network so sparse that it splits: the share of messages
+that the multicast alone delivered, and whether every member shows the same tree at the end.
 
-``--sweep speed`` (``density``, ``members``) is one axis; ``--quick`` a taste; ``--full`` takes a night. Nothing here
-depends on the machine: the same seeds give the same figures.
+``--sweep speed`` (``density``, ``members``) plays one axis; ``--quick`` plays a few points; ``--full`` takes a night.
+Nothing here depends on the machine: the same seeds give the same figures.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ SEEDS, SEEDS_FULL, SEEDS_TALK = 5, 30, 3
 SECONDS_FULL = 600.0
 TREES, MESH, PLAIN = ("AMRIS", "AMRoute"), "ODMRP", "flooding"
 BROADCAST = ("AMRIS", "ODMRP")
-"""Tree and mesh that send by broadcast, as flooding does. In motion, AMRoute's tunnels grow long, and it pays more."""
+"""A tree and a mesh that send by broadcast, as flooding does. AMRoute is left out: when nodes move, its tunnels grow
+long, and it sends more."""
 PATH = "path at sending"
 SPARSE_NODES = 20
-"""So few on a square kilometre that they part and meet again."""
+"""Nodes on a square kilometre: so few that the network splits and joins again."""
 CORE_S_MAX = 600.0
 KEEPS, LOSES = 0.9, 0.9
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """What is varied: its unit, the values, the same for a night, and how a setting gets one."""
+    """What is varied: its unit, the values, the values for ``--full``, and a function that puts a value into a
+    setting."""
 
     unit: str
     values: tuple[float, ...]
@@ -98,13 +101,13 @@ BESIDE: dict[str, tuple[str, Callable[[Outcome], float]]] = {
     "delay": ("ms on average", lambda outcome: 1e3 * outcome.delay_s),
     "collisions": ("spoilt receptions a delivery", lambda outcome: outcome.collided / max(outcome.delivered, 1)),
 }
-"""Told of too, and not drawn."""
+"""Values that are reported and not drawn."""
 
 Point = tuple[str, Setting]
 
 
 class Runs:
-    """Runs that were played, so that a point that two axes share is played once."""
+    """Results of runs, so that a point of two axes is played once."""
 
     def __init__(self, seeds: range, total: int, progress: Progress) -> None:
         self.seeds = seeds
@@ -129,7 +132,7 @@ def run(
     progress: Progress = lambda text: None,
     **_: Any,
 ) -> dict[str, Any]:
-    """All axes, or one of them; and conversations."""
+    """Play all axes, or one of them; and conversations."""
     axes = AXES | AXES_FULL if full else dict(AXES)
     if sweep and sweep not in axes:
         raise BadInput(f"--sweep {sweep} of the bench adhoc is none of {', '.join(axes)}: choose one of them")
@@ -187,7 +190,7 @@ def _axis(
 
 
 def _expected(base: Setting, speeds: tuple[float, ...], runs: Runs) -> list[Goal]:
-    """What the survey says of meshes, trees and floods."""
+    """Goals: what the survey says about meshes, trees and flooding."""
     put = AXES["speed"].put
     rest, fast = put(base, speeds[0]), put(base, speeds[-1])
 

@@ -3,8 +3,8 @@
 The keeper is a process of its own, with its log on disk; a thread publishes at a steady rate, packed, while the
 backbone runs: bodies with a symbol, a price, a number and the moment of publishing; one in a hundred breaks a rule.
 Every event is judged, told from its duplicates by its identity, joined with a table, and part of a window; every five
-hundredth is an answer of its own, whose arrival is waited for. *Rate* is how many events a second were answered for;
-*publish to answer* goes from the moment in the body to the moment at which a reader has the answer.
+hundredth is an answer of its own, whose arrival is waited for. *Rate* is the number of events a second whose answers
+arrived; *publish to answer* is the time from publishing, which is in the body, until a reader has the answer.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
 
 
 def _measured(spark: Any, folder: Path, url: str, seconds: float, rate: int, progress: Progress) -> dict[str, Any]:
-    """Half as long before it counts, Spark warms up at the same rate."""
+    """Measure, after a warm-up of Spark at the same rate, half as long."""
     warm = int(rate * seconds / 2) // ANSWER_EVERY * ANSWER_EVERY
     events = warm + int(rate * seconds)
     backbone = Backbone(spark, load(folder / "bench.toml", url))
@@ -126,7 +126,7 @@ def _measured(spark: Any, folder: Path, url: str, seconds: float, rate: int, pro
 
 
 def _first(url: str, until: float) -> None:
-    """One event, and its answer: all queries are there then."""
+    """Publish one event and wait for its answer: then all queries run."""
     body = msgspec.msgpack.encode({"symbol": "s0", "price": 1.0, "n": -ANSWER_EVERY, "at": time()})
     with LogClient(url) as keepers:
         keepers.put([pack("ticks/all", 8, 1, 0, DATA, [int(time() * 1e6)], [body])])
@@ -159,7 +159,7 @@ def _feed(url: str, events: int, warm: int, rate: int, marks: dict[str, float]) 
 
 
 def _answers(url: str, events: int, warm: int, until: float) -> list[tuple[float, float]]:
-    """Arrival and delay of every answer to an event that counts."""
+    """Arrival and delay of the answer to every event that is measured."""
     found: list[tuple[float, float]] = []
     wanted = sum(1 for n in range(warm, events) if n % ANSWER_EVERY == 0)
     at = 0

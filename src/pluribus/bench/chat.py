@@ -1,8 +1,8 @@
 """``pluribus bench chat``: the page of ``pluribus chat`` in Chromium, with Playwright.
 
-*Open*: from asking for the page until the last of 5,000 messages is to be seen, each time in a fresh browser profile.
-*Delay*: from the Enter key in one person's browser until the message stands in another's, two processes that find each
-other by multicast, both with those 5,000 messages; by the clock that the two browsers share.
+*Open*: the time from the request for the page until the last of 5,000 messages is visible, each time in a fresh browser
+profile. *Delay*: the time from the Enter key in one person's browser until the message is visible in another's. The two
+are processes that find each other by multicast, both with those 5,000 messages; the browsers share a clock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DELAY_MS_MAX = 200.0
 START_S = 60.0
 PATIENCE_MS = 120_000
 THREAD = 5
-"""Messages of a thread, its question among them."""
+"""Messages of a thread, the question included."""
 
 SHOWN = "(text) => [...document.querySelectorAll('.message .body')].some((body) => body.textContent === text)"
 NOTE_SENT = "() => addEventListener('keydown', (key) => { if (key.key === 'Enter') window.sent = Date.now(); }, true)"
@@ -104,7 +104,7 @@ def run(*, quick: bool = False, progress: Callable[[str], None] = lambda text: N
 
 
 async def written(count: int, store: Path) -> str:
-    """Fill the room; the text of the message that stands last."""
+    """Fill the room; returns the text of the message that is shown last."""
     async with connect(f"inproc://bench-chat-{os.getpid()}", name="reader", stack="adhoc") as bus:
         room = await bus.conversation("long", store=store)
         last = ""

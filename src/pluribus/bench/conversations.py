@@ -59,7 +59,8 @@ def run(*, quick: bool = False, progress: Callable[[str], None] = lambda text: N
 
 
 async def joined(count: int, url: str) -> tuple[float, float]:
-    """Seconds until a joiner has everything, and messages that the group has sent for one of them."""
+    """Seconds until a joiner has everything, and how many messages the group sent for each message that the joiner
+    got."""
     buses: list[Bus] = [await connect(url, name=f"m{number}", stack="views") for number in range(MEMBERS + 1)]
     try:
         rooms: list[Room] = [await bus.conversation("long") for bus in buses[:MEMBERS]]

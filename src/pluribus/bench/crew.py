@@ -1,7 +1,7 @@
 """Members of one bus as processes that follow commands: connect, send at a pace, leave, report views.
 
 Unlike the processes of a measurement (``processes``) a crew changes while it runs: members come, go and are killed.
-Each has a pipe to the parent, on which it reports by itself every view that it enters.
+Each member has a pipe to the parent, and reports every view that it enters.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from .processes import context, quiet
 GROUP = "bench"
 BODY = b"x" * 100
 TICK_S = 0.005
-"""Senders wake that often and send what is due: loops that wake a thousand times a second measure the scheduler."""
+"""Seconds between two times at which a sender wakes and sends what is due: loops that wake a thousand times a second
+would measure the scheduler."""
 ANSWER_S = 60.0
 GOODBYE_S = 5.0
 POLL_S = 0.5
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """The program is loaded; from here on it is our time."""
+    """The program is loaded; the time from here on is measured."""
 
     at: float
 
@@ -46,13 +47,13 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Flushed(msgspec.Struct, frozen=True):
-    """A view change has let senders go on, after so long."""
+    """A view change has ended, and had blocked senders for so long."""
 
     blocked_s: float
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a member says when it is asked."""
+    """A member's report, on request."""
 
     cpu_s: float
     at: float
@@ -60,7 +61,7 @@ class Told(msgspec.Struct, frozen=True):
     sent: int
     received: int
     send_s_max: float
-    """The longest that one ``await send`` took since the last time it was asked."""
+    """The longest time of one ``await send`` since the last report."""
 
 
 class Member:
@@ -83,13 +84,13 @@ class Member:
         self.pipe.send(word)
 
     def kill(self) -> float:
-        """kill -9; when it was."""
+        """Kill the process with signal 9; returns the time."""
         assert self.process.pid is not None
         os.kill(self.process.pid, signal.SIGKILL)
         return monotonic()
 
     def hear(self) -> None:
-        """Read what it reported. A process that is gone says nothing more."""
+        """Read the member's reports. A process that has ended reports nothing more."""
         with suppress(EOFError, ConnectionError):
             while self.pipe.poll():
                 match self.pipe.recv():
@@ -110,7 +111,8 @@ class Member:
         self.pipe.close()
 
     def saw(self, members: int, since: float) -> float | None:
-        """When it first saw a view of so many, after a time; None if it has not."""
+        """The time at which the member first saw a view of so many members, after a given time; None if it has not seen
+        one."""
         return next((seen.at for seen in self.seen if seen.members == members and seen.at >= since), None)
 
 
@@ -123,14 +125,15 @@ class Crew:
         self._count = 0
 
     def add(self, *, wait: bool = False) -> Member:
-        """Start a member. With ``wait`` it loads its program and connects when it is told to."""
+        """Start a member. With ``wait`` it loads its program, and connects on command."""
         self._count += 1
         member = Member(self.url, f"member-{self._count}", self.rate, wait=wait)
         self.members.append(member)
         return member
 
     def all_see(self, members: int, since: float) -> float:
-        """Wait until everybody has seen a view of so many after a time; when the last one did."""
+        """Wait until all members have seen a view of so many members after a given time; returns the time at which the
+        last one saw it."""
         self.until(lambda: all(member.saw(members, since) is not None for member in self.members), f"{members} members")
         return max(member.saw(members, since) or 0.0 for member in self.members)
 
@@ -142,7 +145,7 @@ class Crew:
         return [member.told for member in self.members if member.told is not None]
 
     def dismiss(self, member: Member) -> None:
-        """It is told to go, or is dead: nobody waits for it any more."""
+        """The member was told to leave, or is dead: nothing waits for it any more."""
         self.members.remove(member)
         self._dismissed.append(member)
 
@@ -153,7 +156,7 @@ class Crew:
             member.end()
 
     def hear(self, seconds: float) -> None:
-        """Let time pass, listening."""
+        """Let time pass, and read reports meanwhile."""
         self.until(lambda: False, "", seconds)
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = 0.0) -> None:
@@ -174,7 +177,7 @@ class Crew:
 
 @contextmanager
 def crew(url: str, rate: int) -> Iterator[Crew]:
-    """A crew whose processes are ended whatever happens."""
+    """A crew; its processes are ended, whatever happens."""
     made = Crew(url, rate)
     try:
         yield made

@@ -21,7 +21,7 @@ from .report import Result, at_least, at_most, report, result
 SIZES = (100, 1_024, 16_384)
 COUNTS = {100: 1_500_000, 1_024: 400_000, 16_384: 40_000}
 RAW_SHARE = 5
-"""Unbatched ways are that much slower; they get fewer messages."""
+"""How many times fewer messages unbatched ways get, because they are slower."""
 ROUNDS = 2_000
 PACE_S = 0.001
 
@@ -137,7 +137,7 @@ def percentile(values: list[float], percent: float) -> float:
 
 
 def import_ms() -> float:
-    """A new interpreter that imports pluribus, less one that imports nothing."""
+    """Milliseconds of a new interpreter that imports pluribus, less those of one that imports nothing."""
 
     def took(code: str) -> float:
         started = perf_counter()

@@ -1,11 +1,11 @@
-"""A group with agreed views as benchmark processes: one member or all of them send, every receiver reads everything.
+"""A group with agreed views, as benchmark processes: one member sends, or all do, and every receiver reads everything.
 
 Members use the public API as a user would: ``await send``, ``async for``, reading body, sender and id of each message.
-A message counts when every receiver's program has it. A warm-up comes first; it also tells how many messages fill the
+A message counts when every receiver's program has it. A warm-up comes first; it also shows how many messages fill the
 time to be measured. All receivers then wait for exactly that many, so one lost message fails the run.
 
-Which member sends alone is no accident: it is not the eldest, because the eldest gives total order its numbers and
-would have its own at once.
+The member that sends alone is not the eldest, because the eldest gives out the numbers of total order, and would have
+its own messages at once.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ ONE, ALL = "one", "all"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a member is: its bus, and the network namespace that it lives in, if not in this one."""
+    """The place of a member: its bus, and its network namespace, if it is another one."""
 
     url: str
     namespace: str = ""
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What is sent, by whom, in which order. ``order`` may be ``safe``, which is total order and safe."""
+    """A case: sizes, senders and order. ``order`` may be ``safe``, which is total order and safe."""
 
     order: str = "fifo"
     size: int = 100
@@ -57,7 +57,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Messages a second that every receiver has; and what one message cost, in µs of processor time."""
+    """Messages a second that every receiver has; and the µs of processor time for one message."""
 
     rate: float
     sender_us: float
@@ -65,7 +65,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What one member saw of the measured part. Clocks of one machine agree between processes."""
+    """The result of one member for the measured part. Clocks of one machine agree between processes."""
 
     started: float
     finished: float
@@ -84,7 +84,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Warm(msgspec.Struct, frozen=True):
-    """The last message of the warm-up: so many would fill the time, says its sender."""
+    """The last message of the warm-up: its sender says how many messages would fill the time."""
 
     count: int
 
@@ -110,7 +110,7 @@ def exchange(case: Case, places: list[Place] | None = None) -> Measured:
 
 
 def body_of(case: Case) -> Any:
-    """A body of about the size that was asked for; a typed one holds its fields in it."""
+    """A body of about this size; a typed one has its fields within it."""
     if not case.typed:
         return b"x" * case.size
     tick = Tick("IBM", 101.25, 1_000, "")
@@ -149,7 +149,7 @@ async def _exchange(together: Together, case: Case, url: str) -> None:
 
 
 async def _rank(bus: pluribus.Bus, members: int) -> int:
-    """This member's place in the bus's view, by age, as soon as everybody is in it."""
+    """This member's place in the bus's view, by age, as soon as all members are in the view."""
     async with asyncio.timeout(JOIN_S):
         while len(bus.members) < members:  # noqa: ASYNC110 - the bus has no call to wait for its members
             await asyncio.sleep(0.01)
@@ -161,7 +161,7 @@ async def _nothing() -> list[int]:
 
 
 async def _warm_up(group: pluribus.Group, body: Any, seconds: float) -> list[int]:
-    """Send for a while; how many would fill the time to be measured, which is also what the last message says."""
+    """Send for a while; returns how many messages would fill the time to be measured. The last message says so, too."""
     sent, started = 0, perf_counter()
     while perf_counter() - started < WARM_S:
         for _ in range(BLOCK):

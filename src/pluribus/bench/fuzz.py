@@ -1,9 +1,9 @@
-"""``pluribus bench fuzz``: millions of mutated frames against a live node, which must not notice.
+"""``pluribus bench fuzz``: millions of mutated frames against a live node, which must go on undisturbed.
 
-Members talk, and what they said is recorded: hellos, byes, refusals, data of every kind, acknowledgements, probes. Then
-a fresh node, a whole bus with its groups, is fed mutants of these in lists of 32, as an engine would feed it. No
-exception may leave it, no layer may fail on a frame, its memory stays flat, and in the end it still answers a valid
-hello, delivers a valid message and is heard.
+Frames of members are recorded: hellos, byes, refusals, data of every kind, acknowledgements, probes. Then a fresh node,
+a whole bus with its groups, gets mutants of these frames in lists of 32, as from an engine. No exception may leave it,
+no layer may fail on a frame, its memory stays flat, and in the end it still answers a valid hello, delivers a valid
+message and is heard.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .wire import GROUPS, Wire, recorded
 
 LISTS_A_ROUND = 40
 LIST_S = 0.01
-"""Virtual time that passes with each list, so that timers fire and peers who were only invented are forgotten."""
+"""Seconds of virtual time that pass with each list, so that timers fire and invented peers are forgotten."""
 VALIDATED_ROUNDS = 50
 RSS_GROWTH_BYTES_MAX = 8 << 20
 SPOKEN = bytes(20_000)
@@ -55,7 +55,7 @@ def run(
 def fuzz(
     frames: int, seed: int, progress: Callable[[int], None] | None = None, *, stack: str = BEST_EFFORT
 ) -> dict[str, Any]:
-    """Feed so many frames; the same seed feeds the same. ``progress`` hears how many, now and then."""
+    """Feed so many frames; the same seed feeds the same frames. ``progress`` is called with the count now and then."""
     log = logging.getLogger("pluribus")
     level = log.level
     log.setLevel(logging.CRITICAL + 1)  # what is logged once a peer is logged for every invented peer
@@ -66,7 +66,7 @@ def fuzz(
 
 
 class _Node:
-    """The node, the mutants and what became of them."""
+    """The node, the mutants, and counts of their outcomes."""
 
     def __init__(self, seed: int, stack: str) -> None:
         self._seed = seed
@@ -118,7 +118,7 @@ class _Node:
         return int(self._bus._transport.malformed)
 
     async def _round(self, most: int) -> int:
-        """Some lists with senders of their own: first as they are, so that the node knows them, then mutants."""
+        """Feed some lists from new senders: first valid frames, so that the node knows the senders, then mutants."""
         mutants, random = self._mutants, self._random.random
         mutants.identify()
         fed = self._feed(mutants.greetings()[:most])
@@ -152,7 +152,7 @@ class _Node:
         return len(heard)
 
     def _read(self) -> None:
-        """What arrived in spite of all is read, as an application would."""
+        """Read the messages that arrived all the same, as an application would."""
         for group in self._groups:
             channel = group._channel
             while channel.inbox:
@@ -162,7 +162,7 @@ class _Node:
                 self._guarded(lambda channel=channel: self._bus._dispatch.consumed(channel))  # type: ignore[misc]
 
     async def _speak(self) -> None:
-        """The node sends, too: acknowledgements and probes are then about something."""
+        """Let the node send, so that mutated acknowledgements and probes concern messages of it."""
         for group in self._groups:
             try:
                 await group.send(SPOKEN, timeout=0)
@@ -178,17 +178,18 @@ class _Node:
             self._note_escape()
 
     def _escapes_in_loop(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What a call-back or a task of the node raised left it, too."""
+        """Count an exception of a call-back or a task of the node as one that left the node."""
         error = context.get("exception")
         story = "".join(traceback.format_exception(error)) if error else str(context["message"])
         self._escaped.append(story if not self._escaped else "")
 
     def _note_escape(self) -> None:
-        """The first with its story; the others count."""
+        """Keep the first exception with its traceback, and count the others."""
         self._escaped.append(traceback.format_exc() if not self._escaped else "")
 
     async def _is_alive(self) -> bool:
-        """After a while without lies, a newcomer is answered, heard and spoken to."""
+        """After a while without mutants, check that the node answers a newcomer, delivers its messages, and sends to
+        it."""
         try:
             return await self._meets_a_newcomer()
         except Exception:  # noqa: BLE001 - a node that fails here is not alive, whatever the reason
@@ -214,7 +215,7 @@ class _Node:
 
 
 def rss_bytes() -> int:
-    """Resident memory where the system tells it, else 0."""
+    """Bytes of resident memory; 0 where the system does not say."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

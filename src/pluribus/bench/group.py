@@ -1,9 +1,9 @@
 """``pluribus bench group``: reliable groups on agreed views, in every order.
 
-Several measurements under one name. By itself it takes one case beside the batched limit. ``--order all`` compares the
-orders and encryption with FIFO, ``--network namespaces`` a network of 1,500-byte packets with the loopback interface,
-``--peers`` other systems with ours (``versus``). Each alternates with what it is compared with, so that both see the
-same machine.
+Several measurements under one name. Without options it measures one case beside the batched limit. ``--order all``
+compares the orders and encryption with FIFO, ``--network namespaces`` a network of 1,500-byte packets with the loopback
+interface, ``--peers`` other systems with ours (``versus``). Each alternates with what it is compared with, so that both
+see the same machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SWEEPS = {"members": (2, 3, 4, 6, 8, 12), "size": (10, 100, 1_024, 4_096, 16_384
 PACKETS = {"1,500-byte packets": "", "1,500-byte packets, one a datagram": f"&path={PATH_BYTES_ETHERNET}"}
 ORDERS = ("causal", "total", "safe", "semantic")
 SHARES = {"causal": 0.8, "total": 0.5, "safe": 0.3, "encrypted": 0.7}
-"""Of FIFO's rate, at least."""
+"""The least share of FIFO's rate, by order."""
 
 Progress = Callable[[str], None]
 
@@ -48,7 +48,8 @@ def run(
     progress: Progress = lambda text: None,
     **_: Any,
 ) -> dict[str, Any]:
-    """The rate that every receiver has, with what a message costs in the sender and in a receiver."""
+    """Measure the rate at which every receiver gets messages, and the cost of a message in the sender and in a
+    receiver."""
     if peers:
         return versus.run(peers, quick=quick, progress=progress)
     runs, seconds = (1, 0.3) if quick else (3, SECONDS)
@@ -63,7 +64,8 @@ def run(
 
 
 def one_case(case: Case, runs: int, progress: Progress) -> dict[str, Any]:
-    """Beside the batched limit of one sender and one receiver, which has no identities, views or repair."""
+    """Measure one case beside the batched limit of one sender and one receiver, which has no identities, views or
+    repair."""
     limits, found = [], []
     count = COUNTS[min(SIZES, key=lambda known: abs(known - case.size))] // (2 if case.seconds >= 1 else 10)
     for attempt in range(runs):
@@ -129,7 +131,7 @@ def every_order(case: Case, runs: int, progress: Progress) -> dict[str, Any]:
 
 
 def swept(case: Case, what: str, runs: int, progress: Progress) -> dict[str, Any]:
-    """The same case with more and more members, or larger and larger messages."""
+    """Measure the same case with more and more members, or larger and larger messages."""
     if what not in SWEEPS:
         raise BadInput(f"--sweep {what} is nothing that groups grow by: use {' or '.join(SWEEPS)}")
     results: list[Result] = []
@@ -144,7 +146,8 @@ def swept(case: Case, what: str, runs: int, progress: Progress) -> dict[str, Any
 
 
 def _rows(case: str, found: list[Measured]) -> list[Result]:
-    """The rate, then what a message costs. Where all send, a sender's cost is that of reading the others' too."""
+    """Rows of the rate, and of the cost of a message. Where all members send, a sender's cost includes reading the
+    messages of the others."""
     return [
         result(case, "messages/s", [measured.rate for measured in found]),
         result(f"{case}: sender", "µs a message", [measured.sender_us for measured in found]),

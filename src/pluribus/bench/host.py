@@ -1,9 +1,9 @@
 """``pluribus bench host``: what the log host costs: opening a long log, holds of the loop, space under churn.
 
 Three measurements on a keeper in this process. A plain machine takes millions of small commands; then its keeper is
-opened again. While it runs, the longest time for which a snapshot held the loop is watched. At last an hour of churn in
-fast motion: events of a short-lived topic come and go by retention while one eternal event stands in front of them, and
-what the store holds is compared with what is live.
+opened again. While it runs, the longest time for which a snapshot held the loop is watched. Last, an hour of churn,
+played fast: events of a short-lived topic come and go by retention behind one event that stays for ever, and the bytes
+in the store are compared with the live bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPEN_S_MAX = 3.0
 HOLD_MS_MAX = 10.0
 CHURN_ROUNDS = 600
 CHURN_BYTES = 1 << 20
-"""Of each round: it stands for six seconds of an hour."""
+"""Bytes of each round, which stands for six seconds of the hour."""
 KEPT_BYTES = 16 << 20
 SLACK_BYTES = 64 << 20
 
@@ -58,7 +58,7 @@ class Holds:
     def __init__(self) -> None:
         self.longest_s = 0.0
         self.longest_worked_s = 0.0
-        """Of the processor: without what other programs took of it."""
+        """Seconds of the processor, without the time of other programs."""
         self._steps = {"go_on": Seat.go_on, "take_snapshot": Seat.take_snapshot}
 
     def __enter__(self) -> Holds:
@@ -131,7 +131,7 @@ async def _fill(path: Path, commands: int, progress: Callable[[str], None]) -> t
 
 
 async def _opened(path: Path) -> tuple[float, float]:
-    """Seconds until the state is there again, and those of the processor among them."""
+    """Seconds until the state is loaded again, and the processor's seconds among them."""
     began, worked = perf_counter(), process_time()
     async with connect(_url(), store=path, machines={"counter": Counter}) as bus:
         replica: DurableReplica[Counter] = await bus.replica("counts", "counter", durable=True)
@@ -140,7 +140,7 @@ async def _opened(path: Path) -> tuple[float, float]:
 
 
 async def _churn(path: Path, rounds: int, progress: Callable[[str], None]) -> tuple[int, int]:
-    """Bytes that are live, and bytes in the rows of the log, where both were the furthest apart."""
+    """Live bytes, and bytes in the rows of the log, at the moment when they differed most."""
     async with connect(_url(), store=path) as bus:
         keeper = bus.keeping.keeper
         assert keeper is not None

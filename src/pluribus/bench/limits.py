@@ -1,9 +1,9 @@
 """Floors and limits to compare with: sockets without Pluribus.
 
-``batched`` what batching buys in plain CPython: one msgpack frame a datagram, an acknowledgement a frame, a window; no
-             identities, no views, no repair. The stack's cost is what it adds to this. ``raw`` one blocking system call
-             a message, the floor; over UDP and TCP. ``asyncio`` a DatagramProtocol on the standard loop: the round trip
-             that users know.
+- ``batched``: batching in plain CPython: one msgpack frame a datagram, an acknowledgement a frame, a window; no
+  identities, no views, no repair. The stack's cost is what it adds to this.
+- ``raw``: one blocking system call a message, the floor; over UDP and TCP.
+- ``asyncio``: a DatagramProtocol on the standard loop: the round trip that users know.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .processes import Together
 PATH_BYTES = 60_000
 WINDOW_BYTES = 1_500_000
 ANSWER_S = 5.0
-"""How long an answer is awaited in a round trip, everywhere."""
+"""Seconds for which every round trip waits for its answer."""
 _LOOPBACK = "127.0.0.1"
 
 
@@ -151,7 +151,7 @@ def batched_sender(together: Together, port: int, count: int, size: int) -> None
 
 
 def raw_receiver(together: Together, port: int, count: int) -> None:
-    """Answers the rate of what arrived until a pause; a blocking sender may well lose some."""
+    """Answers the rate of the messages that arrived until a pause; a blocking sender may lose some."""
     sock = _udp(port)
     sock.settimeout(0.5)
     together.wait()
@@ -250,8 +250,8 @@ class _Ping(asyncio.DatagramProtocol):
 def asyncio_ping(
     together: Together, port: int, rounds: int, size: int, pace_s: float, answer_s: float | None = ANSWER_S
 ) -> None:
-    """Answers the round trips in µs, one at a time at a steady pace. A datagram may be lost, so a program awaits an
-    answer for so long; with None it waits for ever, which no program does and is the least that asyncio can cost."""
+    """Answers the round trips in µs, one at a time at a steady pace. A datagram may be lost, so a program waits for an
+    answer for so many seconds; None waits for ever, which no program does, and shows the least cost of asyncio."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

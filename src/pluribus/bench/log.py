@@ -1,8 +1,8 @@
-"""``pluribus bench log``: durable publishing beside others that keep events, and what a long log costs.
+"""``pluribus bench log``: durable publishing beside other systems that keep events, and the cost of a long log.
 
 Publishing keeps so many events under way (``DEPTH``) and counts those that are on disk. Ours is measured as a program
-with a keeper of its own (which is what a table in SQLite is compared with), and as a client of one keeper in another
-process (as servers are); three voters, each a process, are reported. Peers and ours take turns in the same run.
+with a keeper of its own, beside a table in SQLite, and as a client of one keeper in another process, beside servers;
+three voters, each a process, are reported. Peers and ours take turns in the same run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run(
 
 
 def _turns(rivals: Sequence[str]) -> list[str]:
-    """Ours beside what it is compared with: a machine that is slow for a while is slow for both."""
+    """Measure ours and the other system by turns, so that a machine that is slow for a while is slow for both."""
     embedded = [rival for rival in rivals if rival in EMBEDDED]
     servers = [rival for rival in rivals if rival not in EMBEDDED]
     return [OWN, *embedded, CLIENT, *servers, THREE]
@@ -116,7 +116,7 @@ async def published(durable: Durable, size: int, seconds: float) -> float:
 
 @contextmanager
 def keepers(count: int) -> Iterator[str]:
-    """So many voters, each a process; where clients find the first that leads or follows."""
+    """Start so many voters, each a process; returns the address of the first one that leads or follows."""
     processes: list[subprocess.Popen[str]] = []
     bus = f"bench-{free_port()}"
     with folder() as place:
@@ -177,7 +177,7 @@ def _long(events: int, runs: int, seconds: float, progress: Callable[[str], None
 
 
 def _times(some: list[float], others: list[float]) -> float:
-    """How many times the others' rate, run by run."""
+    """Our rate divided by the other's, run by run."""
     return statistics.median(one / other for one, other in zip(some, others, strict=True))
 
 
@@ -190,7 +190,8 @@ async def _fill(path: Path, count: int) -> float:
 
 
 async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
-    """Open it, append, read from anywhere: each time within what was appended at once, as a short log is all of it."""
+    """Open the log, append to it, and read at any place: always within the events of one append, because a short log
+    has no more."""
     found: dict[str, float] = {}
     since = perf_counter()
     async with connect(f"inproc://bench-{free_port()}", store=path, serve="127.0.0.1:0") as bus:

@@ -1,6 +1,6 @@
 """``pluribus bench match``: events against the filters of very many subscriptions.
 
-Each subscription has one equality, among 1,000 values by Zipf's law, and four ranges, as wide as makes 0.1 % of all
+Each subscription has one equality, among 1,000 values by Zipf's law, and four ranges, so wide that 0.1 % of all
 subscriptions match an event; events draw their values by the same law. *Ranges only* leaves out the equality. Events
 come in batches of 1,000, as plain dictionaries; the time is measured from the list of events to the lists of keys. The
 linear scan beside it calls the compiled predicates one after the other, and must find the same.

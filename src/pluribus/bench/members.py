@@ -18,7 +18,7 @@ GROUP = "bench"
 WARM_ROUNDS = 100
 
 Start = Callable[[], Awaitable[object]]
-"""The start line: returns when everybody is there. A member that waits at it still answers the others."""
+"""The start line: returns when all members are there. A member that waits at it still answers the others."""
 
 
 def _start_of(together: Together) -> Start:
@@ -26,7 +26,7 @@ def _start_of(together: Together) -> Start:
 
 
 async def read_all(group: pluribus.Group, count: int) -> float:
-    """Read so many messages, body, sender and id of each; when the first one was there, which starts the clock."""
+    """Read so many messages, with body, sender and id; returns the time of the first one, which starts the clock."""
     await group.receive()
     got, started = 1, perf_counter()
     async for message in group:
@@ -115,7 +115,7 @@ async def _echo(url: str, stack: str, start: Start) -> None:
 
 
 async def _ping(url: str, rounds: int, size: int, pace_s: float, stack: str, start: Start) -> list[float]:
-    """The round trips in µs, one at a time at a steady pace, after a few that warm up."""
+    """The times of round trips in µs, one at a time at a steady pace, after a few that warm up."""
     async with pluribus.connect(url, name="ping", stack=stack) as bus:
         group = await bus.group(GROUP, own=False)
         await group.wait_for(2, timeout=30)

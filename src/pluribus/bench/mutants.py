@@ -50,7 +50,7 @@ class Mutants:
         self.identify()
 
     def identify(self) -> None:
-        """New senders: an incarnation that said goodbye, or that was lied about, is of no more use."""
+        """Use new senders: an incarnation that has left, or about which mutants lied, is of no more use."""
         random = self._random
         self._senders = [random.getrandbits(62) + 1 for _ in range(SENDERS)]
         self._valid = [_encode(self._sent(base)) for base in random.sample(self._bases, VALID)]
@@ -61,7 +61,8 @@ class Mutants:
         return sent
 
     def greetings(self) -> list[bytes]:
-        """What each sender says first, so that the node knows it: the control frames of a calm beginning."""
+        """The first frames of each sender, so that the node knows it: the control frames of an undisturbed
+        beginning."""
         return [
             _encode([*base[:SENDER], sender, *base[SENDER + 1 :]])
             for sender in self._senders
@@ -111,14 +112,14 @@ class Mutants:
             base[BODIES] = BODY_SAMPLES[int(random() * len(BODY_SAMPLES))]
 
     def _change_header(self, base: list[Any]) -> None:
-        """One value in one header, however deep."""
+        """Change one value in one header, at any depth."""
         headers = base[HEADERS] = list(base[HEADERS])
         if headers:
             at = int(self._random.random() * len(headers))
             headers[at] = self._other(headers[at])
 
     def _change_headers(self, base: list[Any]) -> None:
-        """One header fewer, one more, one of another frame, or another order."""
+        """Remove, add or replace a header, or change the order of the headers."""
         random = self._random.random
         headers = base[HEADERS] = list(base[HEADERS])
         others = self._bases[int(random() * len(self._bases))][HEADERS]
@@ -151,7 +152,7 @@ class Mutants:
         return value
 
     def _other_list(self, value: list[Any]) -> list[Any]:
-        """One element changed, one fewer, or some more of the same."""
+        """Change or remove one element, or repeat some."""
         random = self._random.random
         changed = value.copy()
         if not changed:
@@ -182,7 +183,7 @@ class Mutants:
 
 
 def _weight(frame: Frame) -> int:
-    """Frames that end an acquaintance are fed less often than the others: nothing is heard of a sender after them."""
+    """The weight of a frame. Frames after which a sender is ignored, such as byes, are fed less often."""
     return 1 if _ends(frame) else 10
 
 

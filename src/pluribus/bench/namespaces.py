@@ -2,9 +2,9 @@
 
 ``pair`` is two hosts and a cable. ``bridged`` is many hosts on a switch, each of its lines shaped to a rate.
 
-Made with ``ip`` and ``tc`` and removed again whatever happens, also when the process is told to end; what one left that
-was killed, the next one removes. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN; without them ``Unavailable`` says
-so.
+Namespaces are made with ``ip`` and ``tc``, and removed again whatever happens, also when the process is told to end.
+Namespaces of a killed process are removed by the next one. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN; without
+them ``Unavailable`` says so.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ CLONE_NEWNET = 0x4000_0000
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 NETWORK = "10.213.78"
 BURST_BYTES = 4_000
-"""What a shaped line lets through at once after a pause: two packets. More would flatter those who send little."""
+"""Bytes that a shaped line lets through at once after a pause: two packets. More would favour senders of few bytes."""
 BURST_OF_SWITCH_BYTES = 32_000
-"""What comes out of the switch was shaped on its way in; here the shape bounds only what several send to one."""
+"""Packets that leave the switch were shaped on their way in; this bounds only packets from several hosts to one."""
 QUEUE_BYTES = 64 << 20
-"""No line drops anything: a sender is held up by its own socket."""
+"""The queue of a line, so long that no packet is dropped: a sender waits at its own socket."""
 
 
 @contextmanager
 def pair() -> Iterator[list[tuple[str, str]]]:
-    """Name and address of each of the two, as long as the context lasts."""
+    """Names and addresses of the two hosts, as long as the context lasts."""
     names = [f"{MARK}{os.getpid()}-{side}" for side in "ab"]
     with _made(names):
         cable = [f"plb{os.getpid()}{side}" for side in "ab"]
@@ -51,7 +51,8 @@ def pair() -> Iterator[list[tuple[str, str]]]:
 
 @contextmanager
 def bridged(hosts: int, mbit_s: int) -> Iterator[list[tuple[str, str]]]:
-    """Name and address of each host. Both directions of every line to the switch carry so many megabits a second."""
+    """Names and addresses of the hosts. Each line to the switch carries so many megabits a second in either
+    direction."""
     switch = f"{MARK}{os.getpid()}-switch"
     names = [f"{MARK}{os.getpid()}-{host}" for host in range(hosts)]
     with _made([switch, *names]):
@@ -88,8 +89,8 @@ def _made(names: list[str]) -> Iterator[None]:
 
 @contextmanager
 def _ending_is_an_exception() -> Iterator[None]:
-    """SIGTERM would end the process as it stands; as an exception it lets it tidy up. Only the main thread can say
-    so."""
+    """Turn SIGTERM into an exception, so that the process removes its namespaces before it ends. This works in the main
+    thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -119,7 +120,8 @@ def _shape(namespace: str, device: str, mbit_s: int, burst_bytes: int) -> None:
 
 
 def enter(name: str) -> None:
-    """Put this thread into a namespace. Sockets that it has stay where they are; those that it makes are there."""
+    """Move this thread to a namespace. Its present sockets stay where they are; sockets that it makes from now on are
+    in the namespace."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/run/netns/{name}", "rb") as place:
         if libc.setns(place.fileno(), CLONE_NEWNET) != 0:

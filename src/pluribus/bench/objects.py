@@ -66,7 +66,7 @@ class Echo:
 
 
 class Sink:
-    """Takes what comes at once."""
+    """Accepts every message at once."""
 
     def __init__(self) -> None:
         self.got = 0

@@ -1,11 +1,11 @@
 """``pluribus bench patterns``: complex events in a process and on Spark.
 
-*Prices*: each of 100 shares walks at random; wanted are falls of two ticks or more with a recovery, within a minute.
-The conditions are of a tick and the one before it. *Places*: three of them rise by a fifth within a minute, each
-another place; the conditions look back at the match, and any event may lie between.
+*Prices*: each of 100 shares walks at random; the pattern is a fall over two ticks or more with a recovery, within a
+minute. The conditions compare a tick with the one before it. *Places*: three different places rise by a fifth within a
+minute; the conditions refer to earlier events of the match, and any event may lie between.
 
 *State*: a stream of a million partitions, each of which remembers a rise; a micro-batch that touches all of them is
-held against one that touches one in a hundred.
+compared with one that touches one in a hundred.
 
 In a process, plain dictionaries come in batches of 1,000. On Spark the same events lie in Parquet files: once as a
 table, once as a stream of one file a micro-batch, of which the first, which starts workers, does not count. All three
@@ -49,7 +49,7 @@ RISES = """
     PARTITION BY k ORDER BY t MEASURES LAST(x) AS top
     PATTERN (A UP{9}) WITHIN 100 ROWS DEFINE UP AS x > PREV(x)
 """
-"""A rise that is never whole, so every key is remembered."""
+"""A pattern that never matches completely, so that every key is remembered."""
 CASES = {"prices": PRICES, "places": PLACES}
 COLUMNS = ("name", "time", "price", "usual", "place")
 Event = dict[str, Any]

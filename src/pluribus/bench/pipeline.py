@@ -38,7 +38,7 @@ KEYS = 100
 PUBLISH_MANY = 20_000
 ALERT_EVERY = 500
 TYPED_PART = 4
-"""Of the events, one in so many has fields: they take longer to make."""
+"""One event in so many has fields, because such events take longer to make."""
 LOOP_PART = 40
 LINES = 40_000
 CHUNK = 1_000
@@ -66,7 +66,7 @@ def keep(pipe: Any, store: str, events: int) -> None:
 
 
 def _tick(number: int) -> dict[str, Any]:
-    """About a hundred bytes with its names."""
+    """A tick of about a hundred bytes, with the names of its fields."""
     return {"symbol": f"s{number % KEYS}", "price": float(number), "amount": number, "venue": "xetra", "note": "n" * 40}
 
 
@@ -175,7 +175,7 @@ class Bench:
         return self._until_done(sums, self.events, availableNow=True)
 
     def _until_done(self, table: Any, wanted: int, **trigger: Any) -> float:
-        """Events a second of the micro-batches that had any."""
+        """Events a second, over the micro-batches with events."""
         self._count += 1
         writer = table.writeStream.format("noop").outputMode("complete").trigger(**trigger)
         query = writer.option("checkpointLocation", str(self.folder / f"checkpoint-{self._count}")).start()
@@ -202,7 +202,8 @@ class Bench:
         return self._timed(work, self.events)
 
     def socket_source(self) -> float:
-        """Lines through Spark's own source, from a thread that has them ready; few, because it takes them slowly."""
+        """Lines through Spark's own socket source, from a thread that has them ready; few lines, because the source is
+        slow."""
         count = min(self.events // 10, LINES)
         lines = (BODY + b"\n") * count
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -219,7 +220,8 @@ class Bench:
             return self._until_done(events.groupBy().count(), count, processingTime="0 seconds")
 
     def client_loop(self) -> float:
-        """What is done without a sink: rows come to the driver, and a client publishes them. A part of the events."""
+        """The usual way without a sink, for a part of the events: rows come to the driver, and a client publishes
+        them."""
         import pluribus
 
         self._count += 1
@@ -288,7 +290,7 @@ class Bench:
 
 
 class _Arrivals:
-    """Reads the answers as they come."""
+    """Reads answers as they arrive."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -20,11 +20,11 @@ LEFT, RIGHT, TOP, BOTTOM = 90, 210, 40, 60
 LOG_FROM = 20.0
 TICKS = 6
 TINY = 1e-9
-"""Nothing that is measured; only rounding is that small."""
+"""Smaller than any measured value: only errors of rounding are as small."""
 COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#00798c", "#7f5539", "#5c5c5c", "#e377c2")
 
 Scale = tuple[Callable[[float], float], list[float]]
-"""From a value to a share of the axis, and the values that are marked on it."""
+"""A function from a value to its place on the axis (0 to 1), and the values that are marked."""
 
 
 def draw(title: str, curves: Sequence[dict[str, Any]]) -> str:

@@ -1,8 +1,8 @@
-"""Ports for whatever a benchmark starts.
+"""Ports for the processes of a benchmark.
 
-They are below those that the kernel gives to clients by itself, and below those of multicast buses. One of the kernel's
-would be free when we ask and a client's a moment later; and a client that calls its server's port before the server is
-there may be given that very port, and so be connected with itself.
+These ports are below those that the kernel gives to clients, and below those of multicast buses. A port of the kernel's
+range could be free when we ask and belong to a client a moment later; and a client that connects to such a port before
+its server is there may be given this very port, and be connected with itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _chance = random.SystemRandom()
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody has now, neither for datagrams nor for streams."""
+    """A port of the loopback interface that is free now, for datagrams and for streams."""
     while True:
         port = _chance.randint(FIRST, LAST)
         with (

@@ -13,14 +13,14 @@ from typing import Any
 from ..core.errors import PluribusError
 
 Role = tuple[Callable[..., None], tuple[Any, ...]]
-"""What a process does, and with what."""
+"""The function of a process, and its arguments."""
 
 POLL_S = 0.5
 context = multiprocessing.get_context("spawn")  # a forked child would inherit loops, threads and sockets
 
 
 def quiet() -> None:
-    """More members than cores make loops late; that is not worth a line each."""
+    """Log no late loops: more members than cores make loops late."""
     logging.getLogger("pluribus").setLevel(logging.ERROR)
 
 
@@ -38,7 +38,8 @@ class Together:
         self._answers.put(value)
 
     def collect(self, seconds: float, failed: Callable[[], bool] = lambda: False) -> Any:
-        """The next answer; an error after so many seconds, or as soon as ``failed`` says that none will come."""
+        """The next answer. Raises an error after so many seconds, or as soon as ``failed`` says that no answer will
+        come."""
         until = perf_counter() + seconds
         while True:
             broken = failed()  # asked before the look into the queue: an answer given before the failure counts

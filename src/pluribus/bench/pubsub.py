@@ -1,9 +1,9 @@
 """``pluribus bench pubsub``: topics beside the group that carries them, and beside other systems' topics.
 
 Ours keeps its own window and loses nothing; the peers get one from the harness (``peers.flow``). Every rate alternates
-with what it is compared with; ratios are taken run by run, and the median counts. Peers whose client or server is not
-installed here are named in the report, and so are those that failed in a run, mostly because they lost messages all the
-same: it has no rate then.
+with what it is compared with; ratios are taken run by run, and the median counts. The report names peers whose client
+or server is not installed here, and peers that failed in a run, mostly because they lost messages all the same; such a
+run has no rate.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SIZES = (100, 1_024, 16_384)
 RECEIVERS = (1, 4)
 FIFO_SHARE = 0.7
 TRIP_TIMES = 1.4
-"""What a round trip over two topics may cost, in round trips of a group."""
+"""How many times as long as a round trip of a group a round trip over two topics may take."""
 TOPICS = 100
 CONDITION = "price > 100 AND symbol = 'IBM'"
 OURS, GROUP = "pluribus", "fifo group"
 RIVALS = "zmq,zenoh,nats,redis,mqtt"
 
 Cell = tuple[int, int]
-"""Subscribers and size."""
+"""The number of subscribers, and the size of bodies."""
 Rates = dict[tuple[str, str], list[float | None]]
-"""By system and case; None for a run that failed."""
+"""Rates by system and case; None for a run that failed."""
 
 
 def run(
@@ -77,7 +77,7 @@ def run(
 
 
 def available(wanted: str) -> tuple[list[str], dict[str, str]]:
-    """Those of the peers that can be measured here; and why the others cannot."""
+    """The peers that can be measured here, and the reasons why the others cannot."""
     found, missing = [], {}
     for name in names(RIVALS if wanted == "all" else wanted):
         try:

@@ -1,8 +1,9 @@
-"""``pluribus bench queue``: messages sent, on disk, received and acknowledged, beside others; and what depth costs.
+"""``pluribus bench queue``: messages sent, on disk, received and acknowledged, beside other systems; and the cost of a
+long queue.
 
 One producer, one consumer, ``DEPTH`` messages under way: they are sent with ``send_soon`` and ``flush``, and received
-by an iterator that settles behind itself. Ours is measured in the process with its keeper, beside a plain table in
-SQLite, and as a client of one keeper, beside servers; all in turns, in the same run.
+by an iterator, which settles each message when the next one is asked for. Ours is measured in the process with its
+keeper, beside a plain table in SQLite, and as a client of one keeper, beside servers; all in turns, in the same run.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ GROWTH_MAX = 1.25
 FIND_MS_MAX = 5.0
 RESIDENT_MB_MAX = 600.0
 RARE = 100_000
-"""One message of so many has the property that is searched for."""
+"""One message in so many has the property that is searched for."""
 
 Rates = dict[tuple[str, int], list[float]]
 

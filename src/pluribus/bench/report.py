@@ -54,7 +54,7 @@ def at_most(goal: str, measured: float, wanted: float) -> Goal:
 
 
 def report(name: str, results: Sequence[Result], goals: Sequence[Goal], curves: Sequence[Curve] = ()) -> dict[str, Any]:
-    """One object, as every bench prints it last; with ``curves`` if something was swept."""
+    """The object that every bench prints last; with ``curves`` if a value was varied."""
     swept = {"curves": [msgspec.to_builtins(row) for row in curves]} if curves else {}
     return {
         "bench": name,

@@ -2,7 +2,7 @@
 
 The layer is fed directly, so nothing else is measured. Messages come in three ways: a chain of answers in order, in
 batches; chains that come backwards, so that all of a thousand wait for the last; trees, each message an answer to one
-of the last thousand or to any earlier one, their streams mixed by chance. Streams are FIFO, as from below.
+of the last thousand or to any earlier one, their streams mixed by chance. Streams are FIFO, as from the layer below.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .report import Curve, Goal, Result, at_most, report, result
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 CHUNK = 10_000
-"""Frames are made so many messages at a time, off the clock."""
+"""Messages for which frames are made at a time, outside of the measured time."""
 GROUP, ME = 1, 1
 BATCH = 50
 CHAIN = 1_000
@@ -80,7 +80,7 @@ def _chain(start: int, count: int, random: Random) -> Iterator[Frame]:
 
 
 def _backwards(start: int, count: int, random: Random) -> Iterator[Frame]:
-    """Everybody sends one message in turn, an answer to the one before; each round comes last one first."""
+    """All members send one message in turn, an answer to the one before; each round arrives in reverse."""
     for block in range(start, start + count, CHAIN):
         for at in reversed(range(block, block + CHAIN)):
             yield _frame(at % CHAIN + 2, at // CHAIN, [_place(at - 1, CHAIN)])
@@ -98,7 +98,7 @@ def _trees(start: int, count: int, random: Random) -> Iterator[Frame]:
 
 
 def _place(at: int, senders: int) -> tuple[int, int] | None:
-    """Who sent the message that was written at this place, and its number there."""
+    """The sender of the message at this place, and its number."""
     return (at % senders + 2, at // senders) if at >= 0 else None
 
 
@@ -114,7 +114,7 @@ CASES: dict[str, Make] = {"a chain in order": _chain, "chains backwards": _backw
 
 
 def _alone() -> Semantic:
-    """A semantic layer between nothing and nothing."""
+    """A semantic layer alone, with no layers around it."""
     layer = Semantic()
     layer.node = Node(ME, "bench", "bench")
     layer.ports = Ports(clock=_NoClock(), random=Random(0), engine=InprocEngine("bench"))
@@ -129,7 +129,7 @@ def _alone() -> Semantic:
 
 
 class _NoClock:
-    """Time stands still, so nobody loses patience."""
+    """A clock that stands still, so that no wait ends."""
 
     def now(self) -> float:
         return 0.0

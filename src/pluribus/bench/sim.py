@@ -31,7 +31,7 @@ def run(*, quick: bool = False, progress: Callable[[str], None] = lambda text: N
 
 
 def kernel_rate(events: int) -> float:
-    """A thousand chains of events, each scheduling its next: a heap of realistic depth."""
+    """Events a second of a thousand chains, in which each event schedules the next: a heap of realistic depth."""
     kernel = Kernel()
 
     def next_event() -> None:
@@ -46,7 +46,8 @@ def kernel_rate(events: int) -> float:
 
 
 def stack_rate(rounds: int) -> float:
-    """Five members that all send small batches; every event is a datagram or a timer that passes every layer."""
+    """Events a second of five members that all send small batches; every event is a datagram or a timer that passes
+    every layer."""
 
     async def main() -> float:
         async with world(members=5, seed=1) as cluster:

@@ -1,4 +1,4 @@
-"""``pluribus bench slots``: what one send costs on a software bus, in messages, and how many there are a second.
+"""``pluribus bench slots``: what one send costs on a software bus, in messages, and in messages a second.
 
 *Counted*: protocol messages at the group, one send at a time, to R recipients, on ``multicast://`` with a member each:
 2 + R with the report's router, 1 + R without one, 2 + 2R on a centralised bus, with warm caches; and the same with cold
@@ -49,7 +49,7 @@ RATE_RECIPIENTS = 8
 RATE_SENDS = 2_000
 RATIO = 1.3
 LINE = Link(latency_s=0.0005, jitter_s=0.0, bandwidth_bytes_s=12.5e6)
-"""100 Mbit/s for each host."""
+"""The line of each host: 100 Mbit/s."""
 LINE_SENDS, LINE_BYTES, LINES = 1_000, 1_000, 3.0
 TRIPS, MOVE_S = 3.0, 1.0
 MOVES = 3
@@ -128,7 +128,7 @@ class Stage:
             self.received += 1
 
     async def send(self) -> None:
-        """One message, until every recipient has acknowledged it."""
+        """Send one message; returns when every recipient has acknowledged it."""
         before = self.received
         if self.by != CENTRAL:
             await self.producer.send("o", b"x", wait="all")
@@ -143,7 +143,7 @@ class Stage:
         return self.host.router
 
     def cost(self) -> int:
-        """Messages since it was last asked."""
+        """Messages since the last call."""
         stations = [bus._style(Slots).stations[NAME] for bus in self.buses]
         found = sum(station.said[word] for station in stations for word in DATA_PATH)
         for station in stations:
@@ -157,7 +157,7 @@ class Stage:
 
 
 async def counted(by: str, recipients: int, lossy: bool) -> tuple[int, list[int]]:
-    """What the first send costs, and those behind it."""
+    """Messages for the first send, and for later ones."""
     async with Stage(by, recipients, lossy) as stage:
         stage.cost()
         await stage.send()
@@ -174,7 +174,7 @@ async def counted(by: str, recipients: int, lossy: bool) -> tuple[int, list[int]
 
 
 def rated(attempts: int, sends: int, progress: Progress) -> dict[str, list[float]]:
-    """Messages a second; ways take turns, so that each sees the same machine."""
+    """Messages a second; the ways take turns, so that each sees the same machine."""
     found: dict[str, list[float]] = {by: [] for by in FORMULAS}
     for attempt in range(attempts):
         for by in FORMULAS:
@@ -200,7 +200,7 @@ async def _rate(by: str, sends: int) -> float:
 
 
 async def moved() -> float:
-    """How long the longest send takes until it is counted, while the router moves from member to member."""
+    """The longest time of a send until its receivers are counted, while the router moves from member to member."""
     async with Stage(ROUTER, 2, lossy=False) as stage:
         await stage.send()
         host, longest_s, moving = stage.host, 0.0, True

@@ -1,8 +1,8 @@
 """``pluribus bench space``: tuple spaces, beside a list of Redis.
 
-*Reads* of the own copy of a replicated space, at a thousand tuples and at very many. *Write and take* between two
-processes, in memory, one at a time and a hundred at a time, beside ``LPUSH`` and ``BRPOP``. *Counted*: how the requests
-to a partitioned space spread over twice the servers; the rate is bound by the busiest one.
+*Reads* from the member's own copy of a replicated space, at a thousand tuples and at very many. *Write and take*
+between two processes, in memory, one at a time and a hundred at a time, beside ``LPUSH`` and ``BRPOP``. *Counted*: how
+the requests to a partitioned space spread over twice the servers; the rate is bound by the busiest one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def run(*, quick: bool = False, peers: str = "", progress: Progress = lambda tex
 
 
 async def reads(few: int, many: int, runs: int, count: int) -> dict[int, list[float]]:
-    """Reads a second of tuples by their names, from the own copy."""
+    """Reads a second of tuples by their names, from the member's own copy."""
     found: dict[int, list[float]] = {}
     async with connect(f"inproc://bench-space-{os.getpid()}") as bus:
         for size in (few, many):
@@ -91,7 +91,7 @@ async def reads(few: int, many: int, runs: int, count: int) -> dict[int, list[fl
 
 
 async def between(rounds: int, at_once: int) -> float:
-    """Tuples a second from this process to another one, which takes them."""
+    """Tuples a second from this process to another process, which takes them."""
     url = f"multicast://bench-space-{os.getpid()}-{perf_counter():.6f}"
     async with connect(url, name="writer") as bus:
         space = await bus.space("between")
@@ -111,7 +111,7 @@ async def between(rounds: int, at_once: int) -> float:
 
 
 async def taking(url: str, count: int, at_once: int) -> None:
-    """The other process."""
+    """Run the other process."""
     async with connect(url, name="taker") as bus:
         space = await bus.space("between")
         await space.write(("ready",))
@@ -143,7 +143,7 @@ def beside_redis(
 
 
 def counted(servers: int) -> float:
-    """Requests of many names, for each that the busiest of so many servers gets."""
+    """For requests with many names: all requests divided by those that the busiest of so many servers gets."""
     random = Random(servers)
     members = [random.getrandbits(62) for _ in range(servers)]
     owners = [placed[0] for placed in placement(members, 1)]

@@ -5,8 +5,8 @@ first-out order; the rate that every receiver has, and what a message costs the 
 8 KiB, or of ``--size``; shorter and longer ones are reported beside them.
 
 *Simulated* (``sim.spreading``): from 2 to 100,000 hosts on lines of 100 Mbit/s; the time until all have a message, the
-steps that it took, and the bytes that the busiest host sent. ``--sweep seconds``, ``steps`` or ``bytes`` is that alone,
-as curves over the number of hosts.
+steps that it took, and the bytes that the busiest host sent. ``--sweep seconds``, ``steps`` or ``bytes`` simulates this
+alone, as curves over the number of hosts.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ SIMULATED: dict[str, Callable[[int, int], Spreading]] = {
 LEAST = "log2 n"
 RECEIVERS = 4
 SIZE = 8_192
-"""Long enough that getting a message to all is most of what it costs."""
+"""Bytes of a message, so many that most of its cost is getting it to all."""
 SIZES = (1_024, 16_384)
-"""Shorter and longer ones, for comparison."""
+"""Shorter and longer messages, for comparison."""
 SMALL_BYTES, LARGE_BYTES = 20_480, 1 << 20
 HOSTS = (16, 1_000, 100_000)
 HOSTS_MAX = 100_000
@@ -76,7 +76,7 @@ def run(
 
 
 def loopback(size: int, quick: bool, progress: Progress) -> tuple[list[Result], list[Goal]]:
-    """Every way for messages of this size, and the two that are compared for others too."""
+    """Every way for messages of this size; for other sizes the two ways that are compared."""
     rows: list[Result] = []
     goals: list[Goal] = []
     for bytes_ in dict.fromkeys([size, *(() if quick else SIZES)]):
@@ -114,7 +114,7 @@ def _in_turns(
 
 
 def table(hosts: tuple[int, ...], progress: Progress) -> tuple[list[Result], float]:
-    """A row a way, number of hosts and size; and how long the largest number took to simulate."""
+    """A row for each way, number of hosts and size; and the seconds for simulating the largest number."""
     rows: list[Result] = []
     took_s = 0.0
     for count in hosts:

@@ -28,7 +28,7 @@ PING, PONG = "bench/ping", "bench/pong"
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """What is published: events of a size, under so many topics in turn, to so many subscribers."""
+    """A flow: events of a size, under so many topics in turn, to so many subscribers."""
 
     size: int = 100
     subscribers: int = 1
@@ -66,7 +66,7 @@ def _member(together: Together, flow: Flow, url: str, rank: int) -> None:
 
 
 async def _everybody(bus: pluribus.Bus, members: int) -> None:
-    """Returns when all publish or subscribe: who comes later misses what was before."""
+    """Returns when all members publish or subscribe: a member that comes later misses earlier events."""
     group = (await bus.pubsub.base()).group
     await group.wait_for(members, timeout=JOIN_S)
 

@@ -55,7 +55,7 @@ def keep(pipe: Any, bus_name: str, store: str, voters: int, rows: int, topics: i
 
 @contextmanager
 def keepers(folder: Path, count: int, rows: int, topics: int) -> Iterator[str]:
-    """The URL of so many keepers of one log, with the rows in it."""
+    """Start so many keepers of one log, with the rows in it; returns their URL."""
     bus_name = f"bench-{uuid.uuid4().hex[:8]}"
     processes, pipes = [], []
     for number in range(count):
@@ -149,7 +149,7 @@ def _read(url: str, topic: str, rows: int) -> tuple[float, float]:
 
 
 def _place(url: str) -> tuple[int, float]:
-    """Bytes of a place, and how long the next one takes."""
+    """Bytes of a place, and the time to compute the next one."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     from ..pipeline.options import Settings
@@ -179,7 +179,7 @@ def _write(url: str, rows: int, topics: int) -> float:
 
 
 def _read_some(pipe: Any, url: str) -> None:
-    """In a process of its own: one of several readers."""
+    """Run one of several readers, in a process of its own."""
     quiet()
     reader = _reader(url, "one", parts_min=str(READERS))
     for table in reader.read(reader.partitions()[0]):  # once to warm up

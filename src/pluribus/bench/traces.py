@@ -1,7 +1,7 @@
 """A trace of any size to check: members that keep every promise, in groups of every order, through changes of views.
 
-In rounds: every member sends some messages to a group, then all deliver them, in one order. That is right for every
-order at once, and as dense as a trace can be: there is nothing in it but deliveries.
+In rounds: every member sends some messages to a group, then all deliver them, in one order. Such a trace keeps the
+promises of every order, and is as dense as a trace can be: it has only sends, deliveries and views.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IDS = np.arange(1, MEMBERS + 1, dtype="i8") * 1_000_003
 
 
 def write_trace(folder: Path, deliveries: int) -> int:
-    """Write about so many deliveries, as files of one run; returns how many it were."""
+    """Write about so many deliveries, as files of one run; returns how many were written."""
     parquet = arrow().parquet
     folder.mkdir(parents=True, exist_ok=True)
     rounds = max(deliveries // (ROUND * MEMBERS), 1)
@@ -79,7 +79,7 @@ def _round(place: int, group: str, first: int) -> Any:
 
 
 def _views(place: int, view: int) -> Any:
-    """Everybody enters a view of the bus, and of each group."""
+    """All members enter a view of the bus, and of each group."""
     leader = int(IDS[0])
     count = MEMBERS * (1 + len(GROUPS))
     names = [name for name in ("", *GROUPS) for _ in range(MEMBERS)]

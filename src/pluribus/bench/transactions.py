@@ -1,8 +1,8 @@
-"""``pluribus bench transactions``: one receive and one send in a transaction, beside the same without one; and what an
-access list costs the sender of a queue.
+"""``pluribus bench transactions``: one receive and one send in a transaction, beside the same without a transaction;
+and the cost of an access list for the sender of a queue.
 
-``UNDER_WAY`` are under way at a time, in the process with its keeper. The sender is a client in the same process, and
-the list has ``RULES`` rules.
+``UNDER_WAY`` transactions are under way at a time, in the process with its keeper. The sender is a client in the same
+process, and the list has ``RULES`` rules.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .report import at_least, report, result
 UNDER_WAY = 20
 MESSAGES = 4_000
 WARM = 40
-"""Moves before the clock runs: code is loaded, consumers are attached."""
+"""Moves before the measured time, which load code and attach consumers."""
 SHARE_MIN = 0.6
 BODY = b"x" * 100
 RULES = 1_000
 SENT = 40_000
 LISTED_MIN = 0.95
-"""Of the rate without a list."""
+"""The least share of the rate without a list."""
 
 
 def run(*, quick: bool = False, progress: Callable[[str], None], **_: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ async def _moved(path: Path, count: int, inside: bool) -> float:
 
 
 async def _sent(path: Path, count: int, rules: int) -> float:
-    """Messages a second of a client, where there is a list of so many rules; 0: none."""
+    """Messages a second of a client, under an access list of so many rules; 0: no list."""
     name = f"bench-{free_port()}"
     async with connect(f"inproc://{name}", store=path, serve="127.0.0.1:0") as keeper:
         host, port = keeper.doors[0].address

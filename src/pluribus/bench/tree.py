@@ -1,19 +1,20 @@
 """``pluribus bench tree``: the source's experiment again, on as many network namespaces as it had hosts.
 
 Every host is in a network namespace of its own, joined by a bridge; each line carries 100 Mbit/s in either direction.
-One member sends a message to all; it takes until the last of them has read it, by the machine's one clock. One by one
-is no straw man: it streams, and waits for no acknowledgement between one copy and the next, so what it costs is its
-line. The tree's ceiling at 16 hosts is therefore 15 copies on that line against 4, the pipelined tree's 15 against 2.
+One member sends a message to all; the time ends when the last of them has read it, by the machine's one clock. Sending
+one by one is a fair rival: it streams, and waits for no acknowledgement between two copies, so only its line limits it.
+With 16 hosts the tree can therefore be faster by at most 15 copies on that line against 4, the pipelined tree by 15
+against 2.
 
-One machine plays all hosts, so what a host does beside its task is kept small. As many processes as there are cores
-share the hosts, each host with a namespace, a socket and a stack of its own: sixteen processes on two cores would
-measure how long a processor takes to go from one to another, at every step of the tree and once for one by one. They
-go before whatever else the machine does. Packets of a datagram are joined by the kernel (``packet=60000``: they travel
-as fragments), because eight hosts that are woken for each packet of eight lines keep two cores busier than the lines;
-members seldom beat; and nobody collects garbage between messages.
+One machine plays all hosts, so a host does little beside its task. As many processes as there are cores share the
+hosts, each host with a namespace, a socket and a stack of its own: sixteen processes on two cores would measure how
+long a processor takes to go from one to another, at every step of the tree and once for one by one. They have a higher
+priority than other processes of the machine. Packets of a datagram are joined by the kernel (``packet=60000``: they
+travel as fragments), because eight hosts that are woken for each packet of eight lines keep two cores busier than the
+lines; members send few heartbeats; and no process collects garbage between messages.
 
-By every way a message goes in pieces, three or more (``path=``), so that a hop passes on the first while the second is
-on its way to it. One by one does not care; in a tree it hides what a hop costs but for the last.
+Every way sends a message in three pieces or more (``path=``), so that a hop passes on the first piece while the second
+is on its way to it. This makes no difference one by one; in a tree it hides the cost of every hop but the last.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ PAPER_BYTES, PAPER_HOSTS = 20_480, 16
 JOIN_S = 40.0
 PIECES, PIECE_OVERHEAD_BYTES, PATH_BYTES_MAX = 3, 600, 32_768
 PAUSE_S = 0.12
-"""Between two messages: what the one before left to be said has been said."""
+"""Seconds between two messages, so that all words about the one before have been sent."""
 CALM = "detector(beat_s=2.0, silence_s=10.0)"
-"""Sixteen members that beat one by one to each other keep two cores busy; they need not, for this."""
+"""A detector with few heartbeats: sixteen members that send heartbeats to each other keep two cores busy."""
 
 
 class Plan(msgspec.Struct):
-    """What every host does: for each way, so many rounds of messages of each size."""
+    """The plan of all hosts: for each way, so many rounds of messages of each size."""
 
     hosts: int
     ways: dict[str, str]
@@ -68,7 +69,7 @@ class Plan(msgspec.Struct):
 
 
 class Host(msgspec.Struct, frozen=True):
-    """The first one sends."""
+    """One host; the first one sends."""
 
     number: int
     namespace: str
@@ -83,7 +84,8 @@ def run(
     progress: Callable[[str], None] = lambda text: None,
     **_: Any,
 ) -> dict[str, Any]:
-    """Milliseconds until all have a message, by every way; and how many times faster than one by one."""
+    """Measure the milliseconds until all have a message, by every way, and how many times faster than one by one that
+    is."""
     rounds = {size: 5 if quick else 12}
     if size != LARGE_BYTES:
         rounds[LARGE_BYTES] = 1 if quick else 2
@@ -130,7 +132,7 @@ def _one_pass(plan: Plan) -> dict[tuple[str, int], list[float]]:
 
 
 def _core(together: Together, plan: Plan, hosts: list[Host], seed: str) -> None:
-    """The hosts that one processor plays. Answers, by way and size, a list for each of its hosts: when it sent each
+    """Play the hosts of one processor. Answers, by way and size, a list for each host: the times at which it sent each
     message (the first host) or had read it (the others)."""
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
@@ -165,7 +167,7 @@ async def _rounds(together: Together, plan: Plan, hosts: list[Host], seed: str) 
 
 
 async def _join(opened: AsyncExitStack, host: Host, url: str, options: str) -> pluribus.Group:
-    """One host after another: a socket is in the namespace that its thread was in when it was made."""
+    """Start one host after another: a socket is in the namespace in which its thread was when it made the socket."""
     namespaces.enter(host.namespace)
     bus = await opened.enter_async_context(pluribus.connect(url, name=f"host-{host.number}", stack=stack_with(options)))
     return await bus.group(GROUP, own=host.number != 0)

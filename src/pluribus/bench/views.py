@@ -1,12 +1,12 @@
-"""``pluribus bench views``: what a change of membership costs those who go on, and what membership costs at rest.
+"""``pluribus bench views``: the cost of a change of membership for the members that go on, and the cost of membership
+at rest.
 
-*Changes.* Members that each send at a pace; one joins, one leaves or is killed, over and over, the eldest among them,
-who leads. Blocked is from the moment a member must send nothing until it may again, as the member's own statistics
-have it.
+*Changes.* Members that each send at a pace; one joins, one leaves or is killed, over and over; sometimes it is the
+eldest, which leads. A member is blocked while it must not send; its own statistics have these times.
 
 *Start.* Many processes at once; the time runs from when the last has loaded its program.
 
-*Rest.* Nobody sends; processor time of each process over a while.
+*Rest.* No member sends; the processor time of each process over a while.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Part = tuple[list[Result], list[Goal]]
 
 
 def swept(what: str, rounds: int, progress: Progress) -> dict[str, Any]:
-    """What a change costs with more and more members, who send less and less, together always the same."""
+    """The cost of a change with more and more members, each of which sends less, so that the total stays the same."""
     if what != "members":
         raise BadInput(f"--sweep {what} is nothing that views grow by: use members")
     results: list[Result] = []
@@ -75,7 +75,7 @@ def swept(what: str, rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def changes(members: int, rounds: int, progress: Progress, rate: int = RATE) -> Part:
-    """Joins, and as many leaves and crashes; every other time it is the eldest who goes."""
+    """Joins, and as many leaves and crashes; every second time the eldest goes."""
     blocked: dict[str, list[float]] = {"join": [], "leave": [], "crash": []}
     took: dict[str, list[float]] = {"join": [], "leave": [], "crash": []}
     waits: list[float] = []
@@ -113,7 +113,7 @@ def changes(members: int, rounds: int, progress: Progress, rate: int = RATE) -> 
 
 
 def start(members: int, runs: int, progress: Progress) -> Part:
-    """All at once; when the last sees a view of all."""
+    """Start all members at once; returns the time at which the last one sees a view of all."""
     took = []
     for attempt in range(runs):
         progress(f"{members} processes start, {attempt + 1} of {runs}")
@@ -161,7 +161,7 @@ def _leave(member: Member) -> float:
 
 
 def _rates(team: Crew) -> list[float]:
-    """Whether members keep their pace: on a machine that is too slow the rest means less."""
+    """True if members keep their pace: on a machine that is too slow, other results mean less."""
     before = team.ask()
     team.hear(SETTLE_S)
     after = team.ask()
@@ -169,7 +169,7 @@ def _rates(team: Crew) -> list[float]:
 
 
 def _settle(team: Crew, but: Member | None = None) -> list[float]:
-    """Let changes come to an end; how long they blocked whom, and forget it."""
+    """Wait for the end of changes; returns how long they blocked each member, and clears these numbers."""
     team.hear(SETTLE_S)
     found: list[float] = []
     for member in team.members:

@@ -1,6 +1,6 @@
-"""A wire in one thread, under virtual time: members without sockets, and a record of everything they said.
+"""A wire in one thread, under virtual time: members without sockets, and a record of all their frames.
 
-What ``pluribus bench fuzz`` needs to have valid frames of every sort, and a node whose every datagram it decides on.
+``pluribus bench fuzz`` gets valid frames of every sort from it, and a node for which it chooses every datagram.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEPT_OF_A_SORT = 12
 
 
 class Wire:
-    """Datagrams wait here until ``deliver``; ``lose`` says which never arrive."""
+    """Datagrams wait here until ``deliver``; ``lose`` chooses those that never arrive."""
 
     def __init__(self, seed: int) -> None:
         self.kernel = Kernel()
@@ -55,7 +55,7 @@ class Wire:
                 engine.receive([(data, source)])
 
     async def run(self, seconds: float, step_s: float = 0.01) -> None:
-        """Time passes, and the members' own tasks have their turns."""
+        """Let time pass, with turns for the members' own tasks."""
         end = self.kernel.now + seconds
         while self.kernel.now < end:
             self.kernel.run(self.kernel.now + step_s)
@@ -122,14 +122,14 @@ class WireEngine:
 
 @register
 class FuzzTick(msgspec.Struct):
-    """A registered type, so that frames of such bodies are among the recorded."""
+    """A registered type, so that frames with such bodies are recorded, too."""
 
     symbol: str
     price: float
 
 
 async def recorded(stack: str, seed: int) -> list[Frame]:
-    """Frames of every sort that members of this stack say to each other in a short and eventful life."""
+    """Frames of every sort that members of this stack send to each other in a short and eventful run."""
     wire = Wire(seed)
     a, b = await wire.member("a", stack), await wire.member("b", stack)
     groups = [[await wire.during(bus.group(name)) for name in GROUPS] for bus in (a, b)]
@@ -153,7 +153,8 @@ async def recorded(stack: str, seed: int) -> list[Frame]:
 
 
 async def _talk(wire: Wire, one: Group, other: Group) -> None:
-    """Every kind of body, to all and to one, answers among them; then more than the other reads, until it reads."""
+    """Send every kind of body, to all and to one, with answers; then send more than the other member reads, until it
+    reads."""
     plain = [b"", b"bytes" * 20, "text", "größe" * 10, None, 7, [1.5, {"deep": [True]}], FuzzTick("IBM", 101.5)]
     words = [
         Asked(1, wrapped("?")),
@@ -203,7 +204,7 @@ def _one_of_each_sort(member: Bus, said: list[Datagram]) -> list[Frame]:
 
 
 def _invented(header: type[Header], frames: list[Frame]) -> Frame:
-    """A frame with a header that was never sent in this life, but that a peer may send all the same."""
+    """A frame with a header that was not sent in this run, and that a peer may send all the same."""
     data = next(frame for frame in frames if frame.count)
     invented = data.copy()
     invented.headers.insert(0, msgspec.convert(_some(msgspec.inspect.type_info(header)), header))

@@ -55,7 +55,7 @@ def add(
 
 @command.command()
 def remove(what: What, url: Url = None, json: JsonFlag = False) -> None:
-    """Remove a user, a rule or a token. When it returns, nothing of it works any more."""
+    """Remove a user, a rule or a token. When the command returns, it is refused everywhere."""
     kind, *rest = what
     if kind == "user" and len(rest) == 1:
         _on_bus(url, lambda bus: bus.access.remove_user(rest[0]))
@@ -98,7 +98,7 @@ def list_(url: Url = None, json: JsonFlag = False) -> None:
 
 @command.command()
 def check(who: str, destination: str, verb: str, url: Url = None, json: JsonFlag = False) -> None:
-    """Whether a user may do something: `check ann queue:orders send`. The exit code is 1 if not."""
+    """Check whether a user may do something: `check ann queue:orders send`. Exits with 1 if not."""
     allowed = _on_bus(url, lambda bus: bus.access.check(who, destination, verb))
     if json:
         print_json({"who": who, "destination": destination, "verb": verb, "allowed": allowed})

@@ -57,7 +57,7 @@ EXIT_INTERRUPTED = 130
 
 
 def load_verb(name: str) -> Any:
-    """The verb's click command, its module imported only now."""
+    """Import the verb's module, and return its click command."""
     command = importlib.import_module(f"pluribus.cli.{name}").command
     if not isinstance(command, typer.Typer):
         single = typer.Typer(add_completion=False)
@@ -106,7 +106,7 @@ def _root(
 
 
 def _complaint(error: BaseException) -> str | None:
-    """The sentence for an error that is the user's to mend; None for a bug."""
+    """The sentence for an error that the user can mend; None for a bug."""
     if isinstance(error, BaseExceptionGroup):
         # A task group wraps what its tasks raise. One complaint is enough, but a bug among them must show.
         sentences = [_complaint(inner) for inner in error.exceptions]

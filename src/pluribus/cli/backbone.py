@@ -78,7 +78,8 @@ def backbone(
 def report(
     config: Config, url: Url = "", master: Reading = "local[1]", conf: Conf = None, json: JsonFlag = False
 ) -> None:
-    """What became of every event, by run and day; and how far the backbone is behind its topics."""
+    """Show how many events were written, dropped or are dead, by run and day; and how far the backbone is behind its
+    topics."""
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.reading import told
 
@@ -105,7 +106,7 @@ def resend(
     conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
-    """Send dead events round again, each once, after what was wrong with them was corrected."""
+    """Send dead events through the backbone again, each once, after the cause was corrected."""
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.resending import resend as send
 
@@ -190,7 +191,7 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
 
 @contextmanager
 def _reading(state: str, master: str, conf: list[str] | None) -> Iterator[Any]:
-    """A session where the state is a URI that only Spark's Hadoop client reaches; else none is needed."""
+    """A Spark session, if the state is at a URI that only Spark's Hadoop client can read; otherwise None."""
     from pluribus.pipeline.files import local_path
     from pluribus.pipeline.session import session
 

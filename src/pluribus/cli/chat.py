@@ -68,7 +68,7 @@ async def _chat(room: str, name: str, url: str | None, stack: str, store: str | 
 
 
 async def typed_lines() -> AsyncIterator[str]:
-    """What is typed, line by line, until the end of it."""
+    """The lines that a person types, until the end of standard input."""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (sys.stdin.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):  # a file never keeps anybody waiting
         for line in sys.stdin:
@@ -156,7 +156,7 @@ class Terminal:
             )
 
     def _tell(self, note: str) -> None:
-        """What is no message; with --json a document of its own."""
+        """Print a note, which is no message; with --json as a document of its own."""
         self._show(msgspec.json.encode({"note": note}).decode() if self._json else note)
 
     def _given(self, delivered: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""``pluribus conversations``: those of a bus, listed, shown and exported. Looking makes nobody a member."""
+"""``pluribus conversations``: lists, shows and exports the conversations of a bus, without becoming a member."""
 
 import asyncio
 from typing import Annotated, Any
@@ -71,7 +71,7 @@ async def _listed(url: str | None, stack: str, seconds: float) -> list[dict[str,
 
 
 async def _read(url: str | None, stack: str, seconds: float, name: str) -> list[dict[str, Any]]:
-    """Until nothing more has come for so long."""
+    """Read until no message has come for so many seconds."""
     from pluribus.runtime.bus import connect
 
     async with connect(url, name="conversations", stack=stack) as bus:
@@ -92,12 +92,12 @@ async def _read(url: str | None, stack: str, seconds: float, name: str) -> list[
 
 
 def plain(text: str) -> str:
-    """Text of others for a terminal: nothing in it is taken for a command of the terminal."""
+    """Make text of others safe for a terminal: remove what the terminal would take for a command."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def safe(text: str) -> str:
-    """The same, where markup is understood."""
+    """The same for a terminal that understands markup."""
     from rich.markup import escape
 
     return escape(plain(text))

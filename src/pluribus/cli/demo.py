@@ -106,7 +106,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _check(url: str | None) -> None:
-    """A mistake in the URL is told before anything is started."""
+    """Report a mistake in the URL before anything is started."""
     if url is not None:
         from pluribus.core.url import parse_url
 
@@ -137,7 +137,7 @@ def _told(summary: dict[str, Any], width: int | None = None) -> str:
 
 @contextmanager
 def _interrupts(scene: Scene) -> Iterator[None]:
-    """Meanwhile Ctrl-C closes the room, and a second one ends it at once."""
+    """In this block Ctrl-C closes the room, and a second Ctrl-C ends it at once."""
 
     def interrupted(number: int, frame: Any) -> None:
         scene.interrupts += 1

@@ -18,7 +18,7 @@ from pluribus.runtime.bus import Bus, connect
 from pluribus.runtime.loop.running import run
 
 READY_S = 15.0
-"""A keeper whose others are not there yet is told of after so long, and waits for them."""
+"""Seconds after which a keeper that lacks the other founders says so; it goes on waiting for them."""
 
 
 def command(
@@ -50,7 +50,8 @@ def command(
 
 
 def _machine(given: str) -> tuple[str, Callable[[], StateMachine]]:
-    """KIND=MODULE:CLASS, looked up. The module is searched for as Python does, and in the current folder."""
+    """The kind and the class that KIND=MODULE:CLASS names. The module is looked up as Python does, and in the current
+    folder."""
     kind, equals, where = given.partition("=")
     module, colon, name = where.partition(":")
     if not (kind and equals and module and colon and name):

@@ -39,7 +39,7 @@ def ls(url: Url = None, json: JsonFlag = False) -> None:
 
 @command.command()
 def add(keeper: Keeper, url: Url = None, json: JsonFlag = False) -> None:
-    """Have a keeper that runs counted as a voter, when it has caught up."""
+    """Make a keeper that runs a voter, when it has caught up."""
     _asked(url, lambda keepers: keepers.add(keeper))
     _told(json, f"{keeper} votes", added=keeper)
 
@@ -53,7 +53,7 @@ def remove(keeper: Keeper, url: Url = None, json: JsonFlag = False) -> None:
 
 @command.command()
 def replace(old: Keeper, new: Keeper, url: Url = None, json: JsonFlag = False) -> None:
-    """Have a new keeper vote in place of one that is lost. Start the new one first."""
+    """Let a new keeper vote in the place of one that is lost. Start the new one first."""
     _asked(url, lambda keepers: keepers.replace(old, new))
     _told(json, f"{new} votes in place of {old}", replaced=old, by=new)
 
@@ -65,7 +65,8 @@ def force(
     yes: Annotated[bool, typer.Option("--yes", help="Most voters are gone for good: do not ask.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """The LAST RESORT, when most voters are gone for good: go on with what is there. What only they had is lost."""
+    """The LAST RESORT, when most voters are gone for good: go on with the remaining keepers. Events that only the lost
+    voters had are lost."""
     if not yes:
         typer.confirm("Are most voters gone for good, never to be started with their old stores again?", abort=True)
     forced = _asked(url, lambda keepers: keepers.force(keeper))
@@ -160,7 +161,7 @@ def _print(found: list[Any]) -> None:
 
 
 def _print_machines(console: Any, found: list[Any]) -> None:
-    """What the leader hosts; a keeper that is alone leads."""
+    """Print the machines that the leader hosts; a keeper that is alone leads."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -117,7 +117,7 @@ async def _list(url: str | None, alias: str | None, seconds: float) -> list[dict
 
 
 async def _met(bus: Any, seconds: float) -> None:
-    """Members find each other a moment after they have connected; nobody there is no error."""
+    """Wait until members have found each other, a moment after connecting; it is no error if there are none."""
     group = await bus._post.group()
     try:
         await group.wait_for(2, timeout=seconds)

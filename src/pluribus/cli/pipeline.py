@@ -225,7 +225,7 @@ def scale(
     seed: int = 1,
     json: JsonFlag = False,
 ) -> None:
-    """What a load needs: logs, keepers, disks, cores, files; computed, and the busiest log played."""
+    """Compute what a load needs: logs, keepers, disks, cores, files; and measure the busiest log."""
     from pluribus.pipeline.scale import Load, Means, estimate
 
     load = Load(events, topics, body, skew, peak, days)
@@ -248,7 +248,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def _spark(master: str, app: str, verbose: bool, settings: dict[str, str]) -> Iterator[Any]:
-    """A session; what Spark itself says is kept from people unless they ask."""
+    """A Spark session; Spark's own messages are shown only on request."""
     from pluribus.pipeline.session import VERBOSE, session
 
     if verbose:
@@ -274,7 +274,7 @@ def _there(path: Path, wanted: str) -> None:
 
 
 def _check_archive(url: str, topic: str, gaps: str) -> None:
-    """A mistake is told before Spark is started."""
+    """Report a mistake before Spark is started."""
     from pluribus.core.url import parse_url
     from pluribus.pubsub.topics import levels_of
 

@@ -68,7 +68,7 @@ async def _publish(url: str | None, topic: str, bodies: list[Any], options: dict
 
 
 def _id(text: str, durable: bool) -> tuple[int, int]:
-    """An identity, as ``Uncertain`` names it."""
+    """Parse the identity of an event, as ``Uncertain`` prints it."""
     if not durable:
         raise BadInput("--id is for events that are durable, which may be published again: add --durable")
     found = re.fullmatch(r"(\d{1,19}):([1-9]\d{0,17})", text, flags=re.ASCII)

@@ -170,7 +170,7 @@ def purge(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Remove every message that nobody holds, or every dead letter."""
+    """Remove every message that no consumer holds, or every dead letter."""
     if not yes and not json:
         typer.confirm(f"Remove all {'dead letters' if dead else 'messages'} of {name!r}?", abort=True)
     count = _with_queue(url, name, lambda queue: queue.purge(dead=dead, progress=_progress(json)), create=False)
@@ -196,7 +196,7 @@ def pause(
     off: Annotated[bool, typer.Option("--off", help="Go on.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Hand nothing out until `pause --off`; messages are taken all the same."""
+    """Deliver nothing until `pause --off`; the queue still accepts messages."""
     _with_queue(url, name, lambda queue: queue.resume() if off else queue.pause(), create=False)
     _told(json, f"{name} {'goes on' if off else 'is paused'}", queue=name, paused=not off)
 

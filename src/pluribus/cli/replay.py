@@ -1,4 +1,4 @@
-"""``pluribus replay``: a traced run had again, byte for byte."""
+"""``pluribus replay``: repeats a traced run, byte for byte."""
 
 from typing import Annotated
 

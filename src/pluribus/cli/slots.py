@@ -31,7 +31,7 @@ Seconds = Annotated[float | None, typer.Option(help="Stop after so many seconds;
 
 
 def read_plan(file: Path) -> "Source":
-    """The parsed file, mistakes raised."""
+    """Parse the file; raises its mistakes."""
     from pluribus.slots.check import checked
     from pluribus.slots.language import parse
 
@@ -444,8 +444,8 @@ def dump(
     seconds: Seconds = None,
     json: JsonFlag = False,
 ) -> None:
-    """Print the messages of a bus as people read them. What goes from one member to another alone is heard only by
-    those two: `pluribus slots up --dump` shows what the router says and hears."""
+    """Print the messages of a bus as people read them. A message from one member to one other is seen by these two
+    alone: `pluribus slots up --dump` shows the messages of the router."""
     from pluribus.runtime.bus import connect
     from pluribus.runtime.loop.running import run
     from pluribus.runtime.styles.slots.buses import Slots

@@ -44,7 +44,7 @@ def template_of(text: str) -> tuple[Any, ...]:
 
 
 class Opened(NamedTuple):
-    """How the others have the space."""
+    """The kind and options with which other members have the space open."""
 
     name: str
     kind: str = "replicated"
@@ -69,7 +69,7 @@ def _run(url: str | None, how: Opened, work: Any) -> Any:
 
 
 def _plain(found: Any) -> Any:
-    """What JSON can say of it: bytes, times and objects as text."""
+    """The value for JSON: bytes, times and objects become text."""
     return json_.loads(json_.dumps(found, default=str))
 
 
@@ -96,7 +96,7 @@ def write(
     key: Key = 0,
     json: JsonFlag = False,
 ) -> None:
-    """Write a tuple. It stays while somebody has the space open; with --durable, for good."""
+    """Write a tuple. It stays while a member has the space open; with --durable, for ever."""
     given = value_of(value)
 
     async def work(space: Any) -> None:

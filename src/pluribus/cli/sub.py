@@ -74,7 +74,7 @@ async def _watch(
 
 
 async def _rates(events: Any, json: bool) -> int:
-    """A line a second, for ever."""
+    """Print the rates, a line a second, until interrupted."""
     while True:
         since, got, size = monotonic(), 0, 0
         while (left := since + 1.0 - monotonic()) > 0:
@@ -118,7 +118,7 @@ def _text(body: Any) -> str:
 
 
 def plain(body: Any) -> Any:
-    """A body as JSON has it; of a type that is unknown here, its fields."""
+    """The body for JSON; for a type that is unknown here, its fields."""
     import msgspec
 
     from pluribus.wire.bodies import Opaque

@@ -26,7 +26,7 @@ END = "end"
 
 Say = Callable[[str], None]
 Complaint = Callable[[], str]
-"""Why the second member ended; empty while it runs."""
+"""Returns the reason why the second member ended; empty while it runs."""
 
 
 def talk(url: str | None, seconds: float, say: Say, stack: str | None = None) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def talk(url: str | None, seconds: float, say: Say, stack: str | None = None) ->
 
 
 def answer(url: str, stack: str) -> None:
-    """What the second process runs."""
+    """Run the second process."""
     try:
         run(_answer(url, stack))
     except PluribusError as error:
@@ -109,7 +109,7 @@ async def _second_process(url: str, stack: str) -> AsyncIterator[Complaint]:
 
 @asynccontextmanager
 async def _second_task(url: str, stack: str) -> AsyncIterator[Complaint]:
-    """Members of an in-process bus live in one process."""
+    """Run the second member as a task: members of an in-process bus live in one process."""
     task = asyncio.create_task(_answer(url, stack))
 
     def complaint() -> str:
@@ -123,7 +123,7 @@ async def _second_task(url: str, stack: str) -> AsyncIterator[Complaint]:
 
 
 async def _questions(bus: Bus, complaint: Complaint, say: Say) -> tuple[list[float], int]:
-    """The round trips of those that were answered, and how many were asked."""
+    """The round-trip times of the answered questions, and how many were asked."""
     group = await bus.group("questions", own=False)
     await _joined(group, complaint)
     for member, name in group.view.names.items():
@@ -167,7 +167,7 @@ async def _answered(group: Group, question: int) -> bool:
 
 
 async def _stream(bus: Bus, seconds: float) -> tuple[int, int, float]:
-    """How many were sent, how many the other counted, and in what time."""
+    """How many messages were sent, how many the other member counted, and the seconds that this took."""
     group = await bus.group("stream", own=False)
     await group.wait_for(2)
     sent, started = 0, perf_counter()

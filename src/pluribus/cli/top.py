@@ -1,6 +1,6 @@
 """``pluribus top``: every member of a bus with its rates, credit, views, flushes, suspicions and drops; keepers with
-their logs; machines with their versions and what was asked of them; queues with their depth and rates; consumer groups
-with how far they are behind.
+their logs; machines with their versions and counts of commands; queues with their depth and rates; consumer groups with
+how far they are behind.
 
 It asks members from outside (``runtime.survey``) and joins nothing, so looking changes nothing.
 """
@@ -18,7 +18,7 @@ from pluribus.runtime.group.survey import SurveyAnswer, survey
 from pluribus.runtime.loop.running import run
 
 WIDE = 140
-"""Columns from which on everything is shown."""
+"""Columns of a terminal from which on everything is shown."""
 DROPS = {
     "transport": ("dropped",),
     "fragment": ("lost", "refused"),
@@ -26,7 +26,7 @@ DROPS = {
     "reliable": ("early_dropped",),
     "groups": ("given_up",),
 }
-"""By layer: what was given up. A reliable layer above may have repaired it."""
+"""By layer: the counters of messages that were dropped. A reliable layer above may have repaired these losses."""
 NOBODY = "nobody answers on {url}: are there members, on this machine or interface, and with the same secret?"
 
 
@@ -38,7 +38,7 @@ def command(
     times: Annotated[int, typer.Option(help="End after so many tables; 0 goes on until interrupted.", min=0)] = 0,
     json: JsonFlag = False,
 ) -> None:
-    """Show what the members of a bus are doing. With --json: one object, of two questions."""
+    """Show what the members of a bus are doing. With --json: one object, from two questions to the members."""
     where = url or os.environ.get("PLURIBUS_URL") or DEFAULT_URL
     if json:
         print_json(run(_look(where, every)))
@@ -74,7 +74,7 @@ async def _show(url: str, every_s: float, times: int) -> None:
 
 
 def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
-    """In a thread: drawing takes longer than a turn of the loop may."""
+    """Draw in a thread, because drawing takes longer than one turn of the loop may take."""
     from rich.console import Group
 
     tables = [
@@ -92,7 +92,7 @@ def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
 
 
 def members(now: list[SurveyAnswer], before: list[SurveyAnswer]) -> list[dict[str, Any]]:
-    """What is told of each member: a summary, every counter of every layer, and how fast those grow."""
+    """A report for each member: a summary, every counter of every layer, and how fast the counters grow."""
     earlier = {answer.member: answer for answer in before}
     return [
         {
@@ -113,7 +113,7 @@ def members(now: list[SurveyAnswer], before: list[SurveyAnswer]) -> list[dict[st
 
 
 def _grown(machine: dict[str, Any], where: str, now: SurveyAnswer, before: SurveyAnswer | None) -> dict[str, float]:
-    """Messages that a queue was sent, and that were settled, a second."""
+    """Messages a second that were sent to a queue, and that were settled."""
     earlier = {} if before is None else before.layers.get(where, {})
     known = next((one for one in earlier.values() if one["machine"] == machine["machine"]), None)
     if before is None or known is None or "depth" not in machine or now.at <= before.at:
@@ -148,7 +148,7 @@ def summary(answer: SurveyAnswer, rates: dict[str, dict[str, float]]) -> dict[st
 
 
 def _short(url: str, rows: list[dict[str, Any]]) -> Any:
-    """What fits 80 columns; ``--json`` has the rest."""
+    """The columns that fit 80 characters; ``--json`` has the rest."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -203,7 +203,7 @@ def _table(url: str, rows: list[dict[str, Any]], width: int) -> Any:
 
 
 def _keepers(rows: list[dict[str, Any]]) -> Any:
-    """The logs of members that keep; None if nobody does."""
+    """The logs of members that are keepers; None if there are none."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -224,7 +224,7 @@ def _keepers(rows: list[dict[str, Any]]) -> Any:
 
 
 def _machines(rows: list[dict[str, Any]]) -> Any:
-    """Each machine once: as the keeper that leads has it, or the first member that has it in memory."""
+    """Each machine once: as the leading keeper has it, or the first member that has it in memory."""
     from rich.markup import escape
     from rich.table import Table
 

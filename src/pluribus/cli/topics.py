@@ -80,7 +80,7 @@ def retain(
     url: Url = None,
     json: JsonFlag = False,
 ) -> None:
-    """Bound a durable topic by age, by size, or both, or by keys; what is older or more is removed soon."""
+    """Bound a durable topic by age, by size, or both, or by keys; events beyond the bounds are removed soon."""
     from pluribus.pubsub.topics import checked_topic
 
     checked_topic(topic)
@@ -99,7 +99,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Remove every event that a durable topic has now. Its offsets go on behind them."""
+    """Remove every event that a durable topic has now. Offsets of later events go on behind them."""
     from pluribus.pubsub.topics import checked_topic
 
     checked_topic(topic)
@@ -214,7 +214,7 @@ async def _durable(bus: Any, pattern: str) -> tuple[list[Any], list[Any]]:
 
 
 async def _seen(events: Any, seconds: float, kept: set[str]) -> Counter[str]:
-    """How many events came under each topic; topics of last values go to ``kept``."""
+    """Counts of the events that came under each topic; ``kept`` collects the topics with retained values."""
     seen: Counter[str] = Counter()
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""``pluribus transactions``: those that wait for a decision, and the decision."""
+"""``pluribus transactions``: lists transactions that wait for a decision, and decides."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
@@ -41,20 +41,20 @@ def list_(
 
 @command.command()
 def state(id: Id, url: Url = None, json: JsonFlag = False) -> None:
-    """What became of a transaction."""
+    """Show the state of a transaction."""
     _tell(json, id, _on_bus(url, lambda bus: bus.transaction_state(id)))
 
 
 @command.command()
 def commit(id: Id, url: Url = None, json: JsonFlag = False) -> None:
-    """Do everything that a prepared transaction did."""
+    """Commit a prepared transaction: everything in it is done."""
     _on_bus(url, lambda bus: bus.resolve_transaction(id, commit=True))
     _tell(json, id, "committed")
 
 
 @command.command()
 def abort(id: Id, url: Url = None, json: JsonFlag = False) -> None:
-    """As if a prepared transaction had not been."""
+    """Abort a prepared transaction: nothing in it is done."""
     _on_bus(url, lambda bus: bus.resolve_transaction(id, commit=False))
     _tell(json, id, "aborted")
 

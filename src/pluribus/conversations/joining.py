@@ -1,6 +1,8 @@
 """Group join and leave: members on the network learn of conversations, join and leave them. Source: M2MC, chapter 5.
 
-Theory of operation ------------------- Every member keeps a table of the conversations that it knows (``GIIT`` in the
+Theory of operation
+-------------------
+Every member keeps a table of the conversations that it knows (``GIIT`` in the
 thesis), each with its members: by person a counter and whether it is in. A member that comes to the network
 *advertises*; every member answers with the list of conversations that it knows. A member that learns of a new one tells
 its application, which joins or refuses. ``TRANSITIONS`` is figure 5.1: each word or wish in ``INITIAL`` leads to one

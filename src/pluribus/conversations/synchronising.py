@@ -1,6 +1,8 @@
 """Member synchronisation: a member that comes back gets the messages that it missed. Source: M2MC, chapter 6 (MSP).
 
-Theory of operation ------------------- A member *requests*: it sends the identities that it has, as intervals. Every
+Theory of operation
+-------------------
+A member *requests*: it sends the identities that it has, as intervals. Every
 member that has more keeps a *repository* of the messages that the asker lacks and counts down from a random number
 (figure 6.1, ``TRANSITIONS``); the first to reach zero answers, in pieces. The others receive the answer too, remove its
 messages from their repositories, and count again: mostly one member answers. Every member uses every answer. A member

@@ -1,6 +1,8 @@
 """Trains: a datagram of up to 60,000 bytes over packets of 1,500, cut and joined mostly by the kernel.
 
-Theory of operation ------------------- The layers above have costs for each datagram, so datagrams should be long; the
+Theory of operation
+-------------------
+The layers above have costs for each datagram, so datagrams should be long; the
 packets of a network are short. IP would cut a long datagram itself, but its fragments are dropped by many a firewall
 and put together by kernels within narrow bounds. So the engine cuts, and the kernel does the work: a long datagram is
 handed over in one call, with a head before every segment (UDP_SEGMENT), leaves as packets that each carry a head, and

@@ -1,6 +1,8 @@
 """``df.write.format("pluribus")`` and ``writeStream``: rows become events of durable topics, each exactly once.
 
-Theory of operation ------------------- Tasks may run twice, and a whole micro-batch may: after a crash Spark does the
+Theory of operation
+-------------------
+Tasks may run twice, and a whole micro-batch may: after a crash Spark does the
 last one again. So rows that a task writes are not visible yet. A task *stages* its rows with the keepers, under an
 attempt with a name of its own, and names it in its commit message. When all tasks of a batch are done, the driver
 commits the batch with the attempts that Spark counted; the keepers make them visible at once and remember the number of

@@ -95,14 +95,20 @@ class Run:
         self.count = len(range(at, self.count, 2))
 
 
+def checked_slow(slow: str, limit: int) -> str:
+    """The policy, if it is one, and the backlog has bounds that a backlog may have."""
+    if slow not in CHOICES:
+        raise BadInput(f"slow={slow!r} is no choice: use {', '.join(CHOICES)}")
+    if not 1 <= limit <= BACKLOG_EVENTS_MAX:
+        raise BadInput(f"backlog={limit} is out of bounds: use 1 to {BACKLOG_EVENTS_MAX:,} events")
+    return slow
+
+
 class Backlog:
     """Bounded by its size; with *wait*, by the window of the group."""
 
     def __init__(self, limit: int, slow: str = WAIT) -> None:
-        if slow not in CHOICES:
-            raise BadInput(f"slow={slow!r} is no choice: use {', '.join(CHOICES)}")
-        if not 1 <= limit <= BACKLOG_EVENTS_MAX:
-            raise BadInput(f"backlog={limit} is out of bounds: use 1 to {BACKLOG_EVENTS_MAX:,} events")
+        checked_slow(slow, limit)
         self.limit = BACKLOG_EVENTS_MAX if slow == BUFFER else limit
         self.slow = slow
         self.waiting = 0

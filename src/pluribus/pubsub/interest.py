@@ -51,8 +51,11 @@ class Interest:
         if where is not None:
             self.set_where(where)
 
-    def set_where(self, where: str | Filter) -> None:
-        """Another condition from now on."""
+    def set_where(self, where: str | Filter | None) -> None:
+        """Another condition from now on; None: no condition."""
+        if where is None:
+            self.filter, self.holds, self.by_body = None, None, False
+            return
         made = where if isinstance(where, Filter) else _parsed(where, self.type)
         self.filter = made
         self.by_body = not ENVELOPE.intersection(path[0] for path in made.fields) and self.translate is None

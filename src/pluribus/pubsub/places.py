@@ -34,6 +34,11 @@ class Near(msgspec.Struct, frozen=True):
         return Near(latitude, longitude, self.within_m, self.fields)
 
 
+def near_and(near: Near | None, where: str | Filter | None) -> str | Filter | None:
+    """A condition, and nearness to a place if there is one."""
+    return where if near is None else near.condition(None if where is None else str(where))
+
+
 @lru_cache(1_024)
 def _template(fields: tuple[str, str], where: str | None) -> Template:
     """Parsed once, however often somebody moves."""

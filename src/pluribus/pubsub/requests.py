@@ -23,8 +23,8 @@ CLIENT_BACKLOG_EVENTS_MAX = 1_000_000
 
 
 class Tell(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """Publish live, packed as durable batches are; the answer is nothing. ``timeout_s``: ``Overflow`` instead of
-    waiting longer for slow readers."""
+    """Publish live, packed as durable batches are; the answer has the identities of the events. ``timeout_s``:
+    ``Overflow`` instead of waiting longer for slow readers."""
 
     batches: list[bytes]
     retain: bool = False
@@ -56,6 +56,13 @@ class Read(msgspec.Struct, array_like=True, frozen=True, tag=4):
 
     number: Number
     count: Number
+
+
+class SetWhere(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """Set another condition for a live subscription; empty: none. It is not answered."""
+
+    number: Number
+    where: str = ""
 
 
 class Advertise(msgspec.Struct, array_like=True, frozen=True, tag=5):
@@ -112,22 +119,24 @@ class Live(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Heard(msgspec.Struct, array_like=True, frozen=True):
-    """Pushed: live events of one subscription. ``missed`` were dropped before them; ``ended`` says why there will be no
-    more."""
+    """Pushed: live events of one subscription. ``missed`` were dropped before them because the client was slow,
+    ``late`` because of the deadline; ``ended`` says why there will be no more."""
 
     number: int
     events: list[Live]
     missed: int = 0
     ended: str = ""
+    late: int = 0
 
 
 WORDS = Words(
     "topics",
     {
-        Tell: None,
+        Tell: list[tuple[int, int]],
         Listen: None,
         Unlisten: None,
         Read: None,
+        SetWhere: None,
         Advertise: None,
         Adverts: list[Advertised],
         Gather: dict[int, str],
@@ -139,6 +148,7 @@ WORDS = Words(
         Listen: lambda asked: [("topic", asked.pattern, "subscribe")],
         Unlisten: "who stops listening hears nothing more",
         Read: "it only says that there is room in a subscription that was allowed",
+        SetWhere: "it chooses among the events of a subscription that was allowed",
         Advertise: lambda asked: [("topic", asked.pattern, "publish")],
         Adverts: lambda asked: [("topic", asked.pattern, "any")],
         Gather: lambda asked: [("topic", ANYWHERE, "any")],

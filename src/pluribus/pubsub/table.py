@@ -86,9 +86,9 @@ class Table:
 
     def changed(self, reader: Reader, before: bool) -> None:
         """A reader has another condition; ``before``: whether the old one was of the index."""
-        if not before:
-            self._forget()  # it may have had no condition, and topics are remembered with those who had none
-        elif self._index is not None:
+        if not before or reader.interest.plain:
+            self._forget()  # it had no condition, or has none now, and topics are remembered with those who have none
+        if before and self._index is not None:
             self._index.remove(id(reader))
         self._conditions += _indexable(reader) - before
         if _indexable(reader) and self._index is not None:

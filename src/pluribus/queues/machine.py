@@ -1,6 +1,8 @@
 """A queue as a machine on the log host. Source: chapter on indirect communication, section 6.4, message queues.
 
-Theory of operation ------------------- *A message* is sent once (its sender numbers its batches; keepers accept them in
+Theory of operation
+-------------------
+*A message* is sent once (its sender numbers its batches; keepers accept them in
 order, each once), waits, is delivered to one consumer, and is settled: acknowledged, given back, or rejected. Bodies
 stay in the log; here are handles.
 

@@ -1,6 +1,8 @@
 """The places and states of a queue's messages. Bodies are in the log; here are handles to them.
 
-Theory of operation ------------------- Messages are numbered 0, 1, 2, … in the order in which they came. Consecutive
+Theory of operation
+-------------------
+Messages are numbered 0, 1, 2, … in the order in which they came. Consecutive
 numbers make a *segment*, of two forms:
 
 *A run* is a plain batch of one sender, or a part of one. All its messages are alike but for their numbers, so a run

@@ -303,7 +303,7 @@ class Bus(GroupsFace, DoorsFace, Faces):
             raise Closed("the bus is closed: connect again")
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self.members)} members"
+        state = "closed" if self._closed else f"members: {len(self.members)}"
         return f"<{type(self).__name__} {self.url.text!r}, {self.name!r}, {state}>"
 
     async def __aenter__(self) -> Bus:

@@ -1,6 +1,8 @@
 """The list of transactions as a machine on the log host. Source: chapter on indirect communication, 6.4.1.
 
-Theory of operation ------------------- A transaction is committed by one command of the host (``Together``), which
+Theory of operation
+-------------------
+A transaction is committed by one command of the host (``Together``), which
 carries the changes of every queue, topic and space, and a ``Commit`` for this machine. All of them prepare, then all of
 them apply the changes; or none.
 

@@ -11,13 +11,18 @@ import pytest
 
 import pluribus
 import pluribus.runtime.clients.bus
-from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Refused, RemoteError, Unanswered
+from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Overflow, Refused, RemoteError, Unanswered
 from pluribus.group.host.requests import Order
+from pluribus.pubsub.event import KEY
 from pluribus.pubsub.requests import Listen
 from pluribus.runtime.clients.bus import ClientBus
+from pluribus.runtime.clients.group import ClientGroup
 from pluribus.wire import asking
 from pluribus.wire.asking import Words
 from tests.runtime.clients.test_client import served, url_of
+from tests.runtime.sync.test_faces import public
+
+WAIT_S = 20.0
 
 
 class DoorPrice(msgspec.Struct):
@@ -191,6 +196,176 @@ def test_a_misspelt_option_is_an_error_at_once(kind):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_what_an_option_would_not_do_is_said_at_once(kind):
+    async def main():
+        async with served(f"door-nothing-{kind}") as member, pluribus.connect(url_of(member)) as client:
+            bus = member if kind == "member" else client
+            for options, said in (
+                ({"call": "print"}, r"call='print' cannot be called"),
+                ({"commit": "manual"}, r"commit= is for durable events"),
+                ({"max_bytes": 1}, r"max_bytes= is for durable events"),
+                ({"tries": 3}, r"tries= is for durable events"),
+                ({"ahead": 3}, r"ahead= is for durable events"),
+                ({"slow": "os.system"}, r"slow='os.system' is no choice: use wait"),
+                ({"backlog": 0}, r"backlog=0 is out of bounds"),
+                ({"guarantee": "print"}, r"guarantee='print' is none: use best effort"),
+            ):
+                with pytest.raises(BadInput, match=said):
+                    bus.subscribe("t", **options)
+            with pytest.raises(BadInput, match=r"several patterns together are for durable="):
+                bus.subscribe(["t", "u"])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_publishing_soon_reaches_live_subscribers_in_order(kind):
+    async def main():
+        async with (
+            served(f"door-soon-{kind}", store=":memory:") as member,
+            pluribus.connect(url_of(member)) as client,
+            member.subscribe("t/#") as events,
+        ):
+            bus = member if kind == "member" else client
+            first = bus.publish_soon("t/1", 1, headers={"by": "ann"}, key="k")
+            bus.publish_soon("t/1", 2, durable=True, headers={"by": "bob"})
+            bus.publish_soon("t/2", 3, retain=True)
+            bus.publish_soon("t/1", "kept only", durable=True, live=False)
+            last = await bus.publish("t/1", 4)
+            found = [await events.receive(WAIT_S) for _ in range(4)]
+            assert found[3].id == last
+            many = await bus.publish_many([("t/1", 5), ("t/1", 6)])
+            assert [(await events.receive(WAIT_S)).id for _ in many] == list(many)
+            assert [(event.topic, event.body) for event in found] == [("t/1", 1), ("t/1", 2), ("t/2", 3), ("t/1", 4)]
+            assert kind == "client" or found[0].id == first
+            assert found[0].headers == {"by": "ann", KEY: "k"}
+            assert found[1].headers["by"] == "bob"
+            await bus.flush()
+            assert [event.body for event in (await bus.log("t/1").read()).events()] == [2, "kept only"]
+            async with member.subscribe("t/2") as late:
+                assert (await late.receive(WAIT_S)).retained
+            for number in range(3_000):
+                bus.publish_soon("t/3", number)
+            await bus.close()  # which waits for them
+            if bus is client:
+                assert [(await events.receive(WAIT_S)).body for _ in range(3_000)] == list(range(3_000))
+
+    asyncio.run(main())
+
+
+def test_what_is_published_soon_and_not_allowed_is_reported_by_flush():
+    async def main():
+        async with served("door-soon-refused", store=":memory:") as member, pluribus.connect(url_of(member)) as client:
+            await member.access.add_rule("anyone", "topic:open/#", "publish")
+            async with member.subscribe("#") as events:
+                client.publish_soon("open/1", 1)
+                client.publish_soon("secret/1", 2)
+                client.publish_soon("open/1", 3)
+                with pytest.raises(Refused, match="secret/1"):
+                    await client.flush()
+                assert [(await events.receive(WAIT_S)).body for _ in range(2)] == [1, 3]
+                await client.flush()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("reader", ["the same member", "another member"])
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_a_publisher_waits_for_slow_readers_and_no_longer_than_its_timeout(kind, reader):
+    """Also if it publishes one event in each turn of its loop, as a client's member does."""
+
+    async def main():
+        name = f"door-slow-{kind}-{reader.replace(' ', '-')}"
+        async with (
+            served(name) as member,
+            pluribus.connect(url_of(member)) as client,
+            pluribus.connect(f"inproc://{name}") as other,
+        ):
+            bus, reading = (member if kind == "member" else client), (member if "same" in reader else other)
+            async with reading.subscribe("t", backlog=1) as events:
+                await member.wait_for_subscribers("t", 1)
+                sent, said = 0, ""
+                while not said and sent < 1_000:
+                    try:
+                        await bus.publish("t", bytes(100_000), timeout=0.05)
+                    except Overflow as error:
+                        said = str(error)
+                    else:
+                        sent += 1
+                        await asyncio.sleep(0)
+                assert sent and "wait for slow readers, and for longer than 0.05 s" in said
+                for _ in range(sent):
+                    await events.receive(WAIT_S)
+                await bus.publish("t", "there is room again", timeout=WAIT_S)
+                assert (await events.receive(WAIT_S)).body == "there is room again"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_a_subscription_takes_another_condition(kind):
+    async def main():
+        async with served(f"door-where-{kind}") as member, pluribus.connect(url_of(member)) as client:
+            bus = member if kind == "member" else client
+            async with bus.subscribe("t", where="price < 10", retain=False) as events:
+
+                async def next_of(*prices):
+                    for price in prices:
+                        await member.publish("t", {"price": price})
+                    return (await events.receive(WAIT_S)).body["price"]
+
+                assert await next_of(20, 5) == 5
+                events.set_where("price > 10")
+                await bus.wait_for_subscribers("t", 1)  # the member has the new condition
+                assert await next_of(6, 30) == 30
+                events.set_where("topic = 't'")
+                await bus.wait_for_subscribers("t", 1)
+                assert await next_of(7) == 7
+                events.set_where(None)
+                await bus.wait_for_subscribers("t", 1)
+                assert await next_of(8) == 8
+                with pytest.raises(BadInput):
+                    events.set_where("price >")
+                assert events.stats() == {"waiting": 0, "missed": 0, "late": 0, "malformed": 0}
+                assert repr(events).startswith("<subscription to 't'")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_a_place_stays_when_the_condition_changes(kind):
+    async def main():
+        async with served(f"door-near-{kind}") as member, pluribus.connect(url_of(member)) as client:
+            bus = member if kind == "member" else client
+            near = pluribus.Near(0.0, 0.0, within_m=1_000)
+            async with bus.subscribe("taxis", where="free", near=near, retain=False) as taxis:
+                taxis.set_where("not free")
+                await bus.wait_for_subscribers("taxis", 1)
+                taxis.move(10.0, 10.0)
+                for free, place in ((False, 0.0), (True, 10.0), (False, 10.0)):
+                    await member.publish("taxis", {"free": free, "lat": place, "lon": place})
+                found = (await taxis.receive(WAIT_S)).body
+                assert (found["free"], found["lat"]) == (False, 10.0) and taxis.waiting == 0
+
+    asyncio.run(main())
+
+
+def test_a_subscription_of_a_client_has_the_names_of_one_of_a_member():
+    async def main():
+        async with served("door-names") as member, pluribus.connect(url_of(member)) as client:
+            theirs, ours = await member.subscribe("t"), await client.subscribe("t")
+            assert not [name for name in public(type(theirs)) if not hasattr(ours, name)]
+            for name in public(type(theirs)):
+                here, there = (inspect.getattr_static(type(of), name, None) for of in (ours, theirs))
+                if inspect.isfunction(there):
+                    assert [(one.name, one.default) for one in inspect.signature(here).parameters.values()] == [
+                        (one.name, one.default) for one in inspect.signature(there).parameters.values()
+                    ], name
+
+    asyncio.run(main())
+
+
 def test_what_comes_from_outside_is_typed_and_checked():
     async def main():
         async with served("door-typed") as member, pluribus.connect(url_of(member)) as client:
@@ -251,9 +426,19 @@ def test_a_member_that_never_used_a_style_answers_its_questions():
 
 
 def test_a_client_has_the_options_of_a_member():
-    for name in ("group", "send", "ask", "objects", "close"):
-        here, there = (inspect.signature(getattr(kind, name)).parameters.values() for kind in (ClientBus, pluribus.Bus))
-        assert [(one.name, one.default) for one in here] == [(one.name, one.default) for one in there], name
+    """So that a program which ``mypy`` finds right for a member is right for a client as well."""
+    compared = 0
+    for client, member in ((ClientBus, pluribus.Bus), (ClientGroup, pluribus.Group)):
+        for name in (one for one in dir(client) if not one.startswith("_") and hasattr(member, one)):
+            here, there = (inspect.getattr_static(kind, name) for kind in (client, member))
+            if inspect.isfunction(here) and inspect.isfunction(there):
+                options = [
+                    [(one.name, one.kind, one.default) for one in inspect.signature(of).parameters.values()]
+                    for of in (here, there)
+                ]
+                assert options[0] == options[1], name
+                compared += 1
+    assert compared > 40
 
 
 @pytest.mark.parametrize(
@@ -289,7 +474,7 @@ def test_the_bus_names_no_style():
 def test_members_and_clients_say_what_they_are():
     async def main():
         async with served("door-repr") as member, pluribus.connect(url_of(member), name="outside") as client:
-            assert "inproc://door-repr" in repr(member) and "1 members" in repr(member)
+            assert "inproc://door-repr" in repr(member) and "members: 1" in repr(member)
             assert "'outside'" in repr(client) and "open" in repr(client)
             with pytest.raises(AttributeError, match="force_primary is for members"):
                 client.force_primary()

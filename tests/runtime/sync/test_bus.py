@@ -44,35 +44,20 @@ def joined(thread: threading.Thread) -> None:
     assert not thread.is_alive()
 
 
-def test_the_same_surface_as_the_asynchronous_one():
+def test_a_misspelt_name_or_option_is_refused():
     with sync.connect(new_bus(), name="alone") as bus:
-        for face in (bus, bus.group("x")):
-            names = [name for name in dir(type(face._real)) if not name.startswith("_")]
-            assert "close" in names
-            assert not [name for name in names if not hasattr(face, name)]
-        assert bus.orders == bus._real.orders, "what a face does not define is asked of the real object"
-        with pytest.raises(AttributeError):
-            _ = bus.nonsense
-
-
-FOR_EXTENDERS = {
-    "Bus": {"abandon", "answer", "clock", "eager", "guard", "guest", "keeping", "kept", "open", "pubsub", "store"},
-    "Group": {"abandon", "joined", "restored", "replied_by", "opening"},
-}
-"""What programs do not call."""
-
-
-@pytest.mark.parametrize(("real", "face"), [(pluribus.Bus, sync.Bus), (pluribus.Group, sync.Group)])
-def test_each_method_is_written_down_with_the_options_of_the_asynchronous_one(real: type, face: type):
-    """So that an editor and mypy know both."""
-    names = {name for name in dir(real) if not name.startswith("_")} - FOR_EXTENDERS[real.__name__]
-    assert "close" in names and not [name for name in names if not hasattr(face, name)]
-    for name in names:
-        method = inspect.getattr_static(real, name)
-        if inspect.isfunction(method) and hasattr(method, "__code__"):
-            options = [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
-            here = inspect.signature(inspect.getattr_static(face, name)).parameters.values()
-            assert [(one.name, one.kind, one.default) for one in here] == options, name
+        with pytest.raises(AttributeError, match="nonsense"):
+            _ = bus.nonsense  # type: ignore[attr-defined]
+        for attempt in (
+            lambda: bus.space("s", kynd="views"),
+            lambda: bus.group("x").send(b"x", timout=1),
+            lambda: bus.directory.find("x", timout=1),
+            lambda: bus.conversations().room("r", descripton=""),
+            lambda: bus.transaction(timout=1),
+            lambda: bus.communications().buses(listen=1),
+        ):
+            with pytest.raises(TypeError, match="unexpected keyword"):
+                attempt()
 
 
 def test_connecting_has_the_options_of_the_asynchronous_one():

@@ -23,7 +23,7 @@ PEERS = {
 """Every peer and the module that has it."""
 
 IDLE_S = 0.02
-"""How long ``take`` waits when nothing comes."""
+"""Seconds for which ``take`` waits when no message comes."""
 
 
 class Sender(Protocol):
@@ -31,7 +31,7 @@ class Sender(Protocol):
         """Publish it so many times, by one call of the client a message; return when the client has taken them."""
 
     def flush(self) -> None:
-        """What the client still holds is on its way."""
+        """Send what the client still holds."""
 
     def close(self) -> None: ...
 
@@ -45,10 +45,11 @@ class Receiver(Protocol):
 
 class Peer(Protocol):
     settings: str
-    """What was set other than the defaults, for the report."""
+    """Settings that are not the defaults, for the report."""
 
     def endpoints(self) -> AbstractContextManager[tuple[str, str]]:
-        """Two ways, there and back, as text; a server that they need lives as long as the context."""
+        """The addresses of two ways, there and back, as text. If they need a server, it runs as long as the context
+        lasts."""
 
     def sender(self, endpoint: str) -> Sender: ...
 
@@ -56,7 +57,8 @@ class Peer(Protocol):
 
 
 def names(wanted: str) -> list[str]:
-    """``zmq`` stands for all that begin with it, ``all`` for each; several are parted by commas."""
+    """The peers that a text names: ``zmq`` stands for all whose names begin with it, ``all`` for every peer; several
+    names are separated by commas."""
     found: list[str] = list(PEERS) if wanted == "all" else []
     wanted = "" if wanted == "all" else wanted
     for word in filter(None, wanted.split(",")):
@@ -68,7 +70,7 @@ def names(wanted: str) -> list[str]:
 
 
 def peer(name: str) -> Peer:
-    """The peer, its client imported now."""
+    """The peer of that name; its client is imported now."""
     try:
         made: Peer = import_module(f"{__name__}.{PEERS[name]}").peer(name)
     except ModuleNotFoundError as error:

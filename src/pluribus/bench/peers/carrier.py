@@ -20,7 +20,7 @@ UNLIMITED = 1 << 40
 
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """One loop a process, so that whoever waits for an answer also sends the question."""
+    """The loop of this process, in which questions are sent and answers awaited."""
     return asyncio.new_event_loop()
 
 

@@ -52,14 +52,15 @@ class Publisher:
             put(payload)
 
     def flush(self) -> None:
-        """Threads of the library's own send."""
+        """Nothing to do: threads of the library send."""
 
     def close(self) -> None:
         self._session.close()
 
 
 class Subscriber:
-    """Counts in the call-back. Whoever takes many looks now and then; whoever waits for one is woken."""
+    """Counts messages in the call-back. A reader of many messages looks at the count now and then; a reader that waits
+    for one is woken."""
 
     def __init__(self, session: Any) -> None:
         self._session = session

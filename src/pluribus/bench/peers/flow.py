@@ -29,11 +29,12 @@ LOST_S = 5.0
 """Seconds without a message after which missing ones are taken for lost."""
 WARM_ROUNDS = 100
 STILL_LOOKS = 25
-"""Looks in a row that find nothing before round trips begin: a late answer would be taken for the next one's."""
+"""How often in a row a reader must find nothing before round trips begin: a late answer would be taken for the next
+one."""
 
 PLANNED = 0
-"""The board's first number: how many messages there will be in this part; 0 until it is known. The others are how many
-each subscriber has."""
+"""The place of the number of messages in this part; 0 until it is known. The further numbers of the board are the
+counts of the subscribers."""
 
 
 def window_of(size: int) -> int:
@@ -119,7 +120,7 @@ def _listen(together: Together, name: str, endpoint: str, board: Any, index: int
 
 
 def _take_all(receiver: Receiver, board: Any, index: int) -> None:
-    """All of the part that goes on, however many that turns out to be."""
+    """Take all messages of the present part, however many there are."""
     got, last_at = 0, perf_counter()
     while not board[PLANNED] or got < board[PLANNED]:
         some = _take(receiver, board, index, got, BLOCK)
@@ -146,7 +147,7 @@ def _until(condition: Callable[[], Any], step: Callable[[], Any]) -> None:
 
 
 def _still(receiver: Receiver) -> None:
-    """Return when nothing has come for a while."""
+    """Wait until no message has come for a while."""
     looks = 0
     while looks < STILL_LOOKS:
         looks = 0 if receiver.take(BLOCK) else looks + 1

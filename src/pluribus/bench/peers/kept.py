@@ -1,7 +1,7 @@
 """Systems that keep published events, measured beside durable topics: each with its usual Python client.
 
-Every one is told to have an event on disk before it acknowledges it, as far as it can; ``settings`` says what was set.
-So many events are under way at a time as the bench says (``depth``): by the client's own way to do that.
+Each is configured to have an event on disk before it acknowledges it, as far as possible; ``settings`` has the
+settings. ``depth`` events are under way at a time, with the client's usual means.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from ...core.errors import BadInput, Unavailable
 from ..ports import free_port
 
 SYSTEM = ("/usr/lib/rabbitmq/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/lib/postgresql/15/bin")
-"""Where servers are that are not on everybody's path; the first, because what is elsewhere there changes the user."""
+"""Folders of servers that are often not on the PATH. RabbitMQ's own comes first, because its programs in ``/usr/sbin``
+change the user."""
 FOLDERS = os.pathsep.join((*SYSTEM, os.environ.get("PATH", "")))
 START_S = 60.0
 WARM_WINDOWS = 5
@@ -34,7 +35,7 @@ Work = Callable[[], None]
 
 
 def timed(work: Work, depth: int, seconds: float) -> float:
-    """Events a second, after a little warming up."""
+    """Events a second, after a short warm-up."""
     for _ in range(WARM_WINDOWS):
         work()
     count, since = 0, perf_counter()
@@ -58,7 +59,7 @@ def client(name: str) -> None:
 
 @contextmanager
 def folder(user: str | None = None) -> Iterator[Path]:
-    """On the disk that is measured, beside the current folder's."""
+    """A folder on the disk that is measured, that of the current folder."""
     found = Path(tempfile.mkdtemp(prefix="pluribus-bench-"))
     if user is not None:
         shutil.chown(found, user)
@@ -76,7 +77,7 @@ def server(
     ready: Callable[[], bool] = lambda: True,
     environment: dict[str, str] | None = None,
 ) -> Iterator[None]:
-    """A server that is there as soon as its port is, and it says so itself."""
+    """A server; it is ready when its port is open."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, stdout=quiet, stderr=quiet, user=user, env=environment)
     try:
@@ -246,7 +247,7 @@ SETTINGS = {
 
 
 def kept_names(wanted: str) -> list[str]:
-    """Several are parted by commas; ``all`` is each that there is."""
+    """The systems that a text names, separated by commas; ``all`` is every system."""
     if wanted == "all":
         return list(KEPT)
     for word in filter(None, wanted.split(",")):

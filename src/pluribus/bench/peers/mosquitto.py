@@ -63,7 +63,7 @@ class Publisher:
                 sleep(LOOK_S)  # it is full, which is no loss
 
     def flush(self) -> None:
-        """A thread of the library's own sends."""
+        """Nothing to do: a thread of the library sends."""
 
     def close(self) -> None:
         self._client.disconnect()
@@ -71,7 +71,8 @@ class Publisher:
 
 
 class Subscriber:
-    """Counts in the call-back. Whoever takes many looks now and then; whoever waits for one is woken."""
+    """Counts messages in the call-back. A reader of many messages looks at the count now and then; a reader that waits
+    for one is woken."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._got = self._taken = 0

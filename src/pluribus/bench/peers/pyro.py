@@ -41,7 +41,7 @@ def call(together: Together, port: int, rounds: int, text: str) -> None:
 
 
 def trips(rounds: int, text: str) -> list[float]:
-    """Round trips of calls, in µs."""
+    """The times of calls, in µs."""
     try:
         import Pyro5  # noqa: F401
     except ImportError:

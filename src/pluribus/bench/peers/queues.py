@@ -1,7 +1,7 @@
 """Systems with queues, measured beside ours: messages are sent, are on disk, are received and acknowledged.
 
-So many messages are under way at a time as the bench says (``depth``): a window of them is sent and confirmed, then
-received and acknowledged. ``QUEUE_SETTINGS`` says what was set.
+``depth`` messages are under way at a time: a window of them is sent and confirmed, then received and acknowledged.
+``QUEUE_SETTINGS`` has the settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .kept import WARM_WINDOWS, client, folder, program, server, timed
 
 
 def sqlite(size: int, depth: int, seconds: float) -> float:
-    """A plain table: a transaction inserts a window, another one takes it out."""
+    """A plain table: one transaction inserts a window of messages, another one removes it."""
     with folder() as place:
         db = sqlite3.connect(place / "plain.db", isolation_level=None)
         db.execute("PRAGMA journal_mode = WAL")
@@ -190,7 +190,7 @@ QUEUE_SETTINGS = {
 
 
 def queue_names(wanted: str) -> list[str]:
-    """Several are parted by commas; ``all`` is each that there is."""
+    """The systems that a text names, separated by commas; ``all`` is every system."""
     if wanted == "all":
         return list(QUEUES)
     for word in filter(None, wanted.split(",")):

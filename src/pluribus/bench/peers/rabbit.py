@@ -1,7 +1,6 @@
-"""RabbitMQ through pika: a durable queue, persistent messages, confirms; so many under way as the bench says.
+"""RabbitMQ through pika: a durable queue, persistent messages, confirms; ``depth`` messages under way.
 
-The node is one of its own in every respect: its folder, its ports, its port mapper (``epmd``, which would stay behind,
-and is ended with it).
+The node has its own folder, ports and port mapper (``epmd``, which would go on running, and is ended with the node).
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ async def _queued(port: int, body: bytes, depth: int, seconds: float) -> float:
 
 
 async def _channel(port: int) -> Any:
-    """Open, with the queue declared."""
+    """An open channel, with the queue declared."""
     import pika
     from pika.adapters.asyncio_connection import AsyncioConnection
 

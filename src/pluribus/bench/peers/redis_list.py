@@ -14,7 +14,7 @@ NAME = "pluribus-bench"
 
 
 def listed(rounds: int, at_once: int) -> float:
-    """Items a second from this process to another one, which pops them."""
+    """Items a second from this process to another process, which pops them."""
     with server("redis-server", _arguments) as address:
         client = _client(address)
         arguments = [sys.executable, "-m", __name__, address, str(rounds * at_once), str(at_once)]
@@ -36,7 +36,7 @@ def listed(rounds: int, at_once: int) -> float:
 
 
 def pop(address: str, count: int, at_once: int) -> None:
-    """The other process."""
+    """Run the other process."""
     client = _client(address)
     client.lpush("ready", 1)
     while count:

@@ -14,7 +14,8 @@ from .servers import server
 
 PIPELINED = 64
 REST_S = 0.001
-"""For the rest of a message of which a part has come: without it the client may give up in the middle."""
+"""Seconds to wait for the rest of a message of which a part has come: without a wait the client may give up in the
+middle."""
 
 
 class Redis:

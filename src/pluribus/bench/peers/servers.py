@@ -21,7 +21,7 @@ FOLDERS = "/usr/sbin:/usr/local/sbin:/usr/local/bin:/opt/homebrew/bin"
 
 @contextmanager
 def server(program: str, arguments: Callable[[int, Path], list[str]]) -> Iterator[str]:
-    """``host:port`` of a server that listens there; ``arguments`` are made of the port and a folder of its own."""
+    """Start a server; yields its ``host:port``. ``arguments`` gets the port and a folder for the server."""
     found = shutil.which(program) or shutil.which(program, path=FOLDERS)
     if found is None:
         raise Unavailable(f"{program} is not installed: get it from your distribution")

@@ -49,7 +49,7 @@ class Publisher:
             send(payload)
 
     def flush(self) -> None:
-        """A thread of the library's own sends."""
+        """Nothing to do: a thread of the library sends."""
 
     def close(self) -> None:
         self._socket.close()

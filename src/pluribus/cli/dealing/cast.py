@@ -14,7 +14,7 @@ from pluribus.cli.dealing.players import ROLES
 
 
 class Cast:
-    """Processes by name. They end with this one, because it has the other end of their standard input."""
+    """Processes by name. They end when this process ends, because it holds the other end of their standard input."""
 
     kills = True
 
@@ -35,11 +35,11 @@ class Cast:
         )
 
     def kill(self, name: str) -> None:
-        """With signal 9: it can do nothing about it."""
+        """Kill a process with signal 9, which it cannot handle."""
         self._processes[name].kill()
 
     def failed(self) -> dict[str, str]:
-        """Those that ended though nobody asked them to, with their last words."""
+        """Processes that ended without being asked to, with the last line that each printed."""
         return {name: self._words(name) for name, process in self._processes.items() if process.poll()}
 
     def _words(self, name: str) -> str:
@@ -49,7 +49,7 @@ class Cast:
         return lines[-1] if lines else "it ended without a word"
 
     async def end(self, seconds: float) -> None:
-        """Wait so long for them to end by themselves; then end them."""
+        """Wait so many seconds for the processes to end by themselves; then end them."""
         await asyncio.to_thread(self._wait, perf_counter() + seconds)
         self.end_now()
 
@@ -72,7 +72,7 @@ class Cast:
 
 
 class TaskCast(Cast):
-    """Members of an in-process bus live in one process."""
+    """The same for an in-process bus, whose members are tasks of this process."""
 
     kills = False
 

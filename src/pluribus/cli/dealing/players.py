@@ -3,8 +3,8 @@ in, three keepers have every price on disk before a dealer sees it.
 
 Each provider, keeper and desk is a process; dealers sit at four desks, five to a desk, each with a subscription of its
 own: its pattern, its condition. Desks also get the alerts of one exchange, which Spark finds in what keepers keep.
-Every provider counts by itself how many of its events each dealer's condition holds for, and how often its prices turn;
-at the end that is compared with what the dealers got (``room.py``).
+Every provider counts for how many of its events each dealer's condition holds, and how often its prices turn; at the
+end ``room.py`` compares these numbers with the events that the dealers got.
 
 Keepers and providers may be killed. A keeper comes back with its store. A provider comes back and asks the keepers how
 many prices of each of its stocks are on disk: the prices of a stock are drawn from a seed of its own, so the provider
@@ -43,20 +43,20 @@ EXCHANGES = {
 }
 DESKS, DEALERS_PER_DESK, KEEPERS = 4, 5, 3
 RATE = 250
-"""Updates a second and provider, unless told otherwise."""
+"""Updates a second of one provider, by default."""
 TICK_S = 0.01
 PACE_S = 0.02
-"""A provider publishes what came together in this time at once: one fsync for all of it."""
+"""Seconds for which a provider gathers prices that it publishes together, with one fsync."""
 STATUS_S = 0.25
 START_S = 60.0
 END_S = 30.0
 HURRY_S = 0.5
-"""How long a desk waits for providers that have not closed when the room has not waited for them either."""
+"""Seconds for which a desk waits for providers that have not closed, after an interrupt."""
 MOVE = 2.0
-"""A dealer takes note when a price has moved by so much at once."""
+"""A dealer notes a price that has moved by so much at once."""
 DELAYS_MAX = 100_000
 EVERY_PRICE = "volume > 0"
-"""A condition that every price meets: who asked with it would see a gap in the numbers of a stock's prices."""
+"""A condition that every price meets: a dealer with it sees every gap in the numbers of a stock's prices."""
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def _parsed(where: str) -> Filter:
 
 
 def dealers() -> list[Dealer]:
-    """Twenty, each with interests of its own."""
+    """Twenty dealers, each with interests of its own."""
     found: list[Dealer] = []
     for place, (exchange, symbols) in enumerate(EXCHANGES.items()):
         one, two, *_ = symbols
@@ -126,7 +126,7 @@ class Stock:
 
 
 class Prices:
-    """Prices of one exchange, and what is to be expected of them."""
+    """Prices of one exchange, and how many events and turns dealers and Spark must find in them."""
 
     def __init__(self, exchange: str) -> None:
         from pluribus.patterns import Matcher
@@ -143,7 +143,8 @@ class Prices:
         return self._drawn(self._random.choice(self._stocks))
 
     def resume(self, kept: dict[str, int], again: int) -> list[tuple[str, Tick]]:
-        """Draw what is on disk, so many of each topic; the last ``again`` of each, to be announced once more."""
+        """Draw again the prices that are on disk, so many of each topic; returns the last ``again`` of each topic, to
+        be announced once more."""
         tail: list[tuple[str, Tick]] = []
         for stock in self._stocks:
             last: deque[tuple[str, Tick]] = deque(maxlen=again)
@@ -169,7 +170,7 @@ class Prices:
 
 
 async def provide(url: str, exchange: str, rate: int) -> None:
-    """What a provider does: as fast as it is told, until the room closes."""
+    """Run a provider: publish prices at its rate until the room closes."""
     prices = Prices(exchange)
     async with (
         connect(url, name=exchange) as bus,
@@ -195,7 +196,7 @@ async def provide(url: str, exchange: str, rate: int) -> None:
 
 
 async def keep(url: str, name: str, store: str, door: str) -> None:
-    """What a keeper does: votes, and serves Spark."""
+    """Run a keeper, which votes and serves Spark."""
     async with connect(url, name=name, store=store, votes=True, voters=KEEPERS, serve=door) as bus:
         keeper = bus.keeping.keeper
         assert keeper is not None
@@ -249,7 +250,8 @@ class Desk:
                 self.late_us.append((wall() - event.time) * 1e6)
 
     async def listen(self, alerts: Any, wall: Callable[[], float]) -> None:
-        """What Spark found. It is in the log like all else, so none is missed that came before anybody listened."""
+        """Read the alerts that Spark found. They are durable events, so a desk also gets those that came before it
+        subscribed."""
         async for event in alerts:
             self.alerts += 1
             if len(self.alert_s) < DELAYS_MAX:
@@ -267,7 +269,7 @@ class Desk:
 
 
 async def deal(url: str, number: int) -> None:
-    """What a desk does."""
+    """Run a desk."""
     desk = Desk(number)
     async with (
         connect(url, name=desk.name) as bus,
@@ -299,7 +301,8 @@ async def deal(url: str, number: int) -> None:
 
 
 async def _closed(bus: Bus) -> None:
-    """Until every provider has closed. One that was killed meanwhile closes again, so they are told apart."""
+    """Wait until every provider has closed. A provider that was killed meanwhile closes again, so providers are told
+    apart by name."""
     async with bus.subscribe("room/closed/+") as closed:
         names: set[str] = set()
         while len(names) < len(EXCHANGES):
@@ -318,7 +321,8 @@ ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"provide": provide
 
 
 def play(role: str, *arguments: Any) -> None:
-    """What the processes run. They end with the process that has the other end of their standard input."""
+    """Run one role in a process of its own. The process ends when the one that holds the other end of its standard
+    input ends."""
     threading.Thread(target=_end_with_the_room, daemon=True).start()
     try:
         run(ROLES[role](*arguments))

@@ -1,4 +1,4 @@
-"""The dealing room itself: starts everybody, opens, closes, waits for the last alert, and counts.
+"""The dealing room itself: starts all processes, opens, closes, waits for the last alert, and counts.
 
 The room does not know which process has which role: roles report on the bus that they are ready, closed, done
 (``room/…``). On an in-process bus all of them are tasks of this process, and the room keeps the log itself.
@@ -39,19 +39,19 @@ from pluribus.runtime.loop.running import run
 from pluribus.runtime.styles.topics.subscription import Subscription
 
 CATCH_UP_S = 60.0
-"""How long a closed room waits for Spark to find what is still in the log, unless told otherwise."""
+"""Seconds for which a closed room waits for Spark to read the rest of the log, by default."""
 CLOCK_S = 0.5
 LOOK_S = 0.05
 DISK_S = 1.0
 MINUTE_S = 50.0
-"""A room that ends by itself deals for so long at least; to read to the end takes Spark some seconds more."""
+"""Seconds for which a room that ends by itself deals at least; Spark needs some seconds more to read to the end."""
 ANSWER_S = 120.0
-"""A room that ends by itself waits no longer for Spark's first alert."""
+"""Seconds for which a room that ends by itself waits for Spark's first alert."""
 HURRY_S = 3.0
-"""From an interrupt to the summary, at most; what is left of five seconds is for ending the processes."""
+"""Seconds from an interrupt to the summary, at most; the rest of five seconds is for ending the processes."""
 LEAVE_S = 0.5
 BACK_S = 4.0
-"""A process that was killed is started again after so long."""
+"""Seconds after which a killed process is started again."""
 
 
 class Interrupted(PluribusError):
@@ -66,8 +66,8 @@ def room(
     spark: bool = True,
     patience_s: float = CATCH_UP_S,
 ) -> dict[str, Any]:
-    """Run the dealing room for so long, or until an interrupt if that is 0, or else until Spark has answered. The
-    summary. ``scene`` is what there is to see meanwhile."""
+    """Run the dealing room for so many seconds; with 0 until an interrupt; with None until Spark has answered. Returns
+    the summary. ``scene`` is the state that is shown meanwhile."""
     url = url or os.environ.get("PLURIBUS_URL") or f"multicast://dealing-{os.getpid()}"
     scene.ends_by_itself = seconds != 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -104,19 +104,19 @@ class Room:
         self._alone = url.startswith("inproc:")
         self._cast = TaskCast() if self._alone else Cast()
         self._parts: dict[str, tuple[Any, ...]] = {}
-        """Of every process: its role, and what that is given."""
+        """The role of every process, and the arguments of the role."""
         self._back: dict[str, float] = {}
-        """Processes that are away, and when they are started again."""
+        """Killed processes, and the times at which they are started again."""
         self._hurry: float | None = None
-        """When everything has to be over, since an interrupt."""
+        """The time at which the room must have ended, after an interrupt."""
         self._first: float | None = None
-        """When the first price was told of."""
+        """The time of the first price that was reported."""
         self._verdict = ""
-        """On Spark, once it is known; batches that end later do not change it."""
+        """The verdict on Spark, once it is known; batches that end later do not change it."""
         self.killed: list[str] = []
 
     async def hold(self) -> dict[str, Any]:
-        """From the first process to the last one; the summary."""
+        """Run the room from the first process to the last one; returns the summary."""
         async with AsyncExitStack() as later:
             summary = await self._held(later)
             # Who was killed does not say good-bye; to wait for that would take longer than anybody wants.
@@ -142,7 +142,7 @@ class Room:
     # Starting
 
     async def _gather(self, bus: Bus, ready: Subscription[Any]) -> None:
-        """Keepers first, because the others need them."""
+        """Start the processes: keepers first, because the others need them."""
         keepers = [] if self._alone else [f"keeper-{number}" for number in range(1, KEEPERS + 1)]
         for name in keepers:
             self._begin(name, "keep", self._url, name, f"{self._folder}/{name}.db", "127.0.0.1:0")
@@ -165,7 +165,7 @@ class Room:
         self._cast.start(name, *part)
 
     async def _all(self, ready: Subscription[Any], names: list[str], what: str) -> dict[str, Any]:
-        """Until all of these are ready; what they said."""
+        """Wait until all of these are ready; returns what they reported."""
         said: dict[str, Any] = {}
         until = perf_counter() + START_S
         while not said.keys() >= set(names):
@@ -181,7 +181,7 @@ class Room:
         return said
 
     async def _heard(self, events: Subscription[Any]) -> dict[str, Any]:
-        """What came meanwhile, by the last level of its topic."""
+        """Handle the reports that came meanwhile, by the last level of their topics."""
         try:
             found = await events.receive_many(timeout=LOOK_S)
         except TimeoutError:
@@ -291,7 +291,8 @@ class Room:
         self._back[name] = perf_counter() + BACK_S
 
     def _look_after_everybody(self) -> None:
-        """Start again who was killed, or failed: a provider or keeper goes on where the log ends, a desk cannot."""
+        """Restart processes that were killed, or failed. A provider or keeper goes on where the log ends; a desk
+        cannot."""
         for name, why in self._cast.failed().items():
             if name.startswith("desk-") or self._alone:
                 raise Unreachable(f"{name} of the dealing room failed: {why}")
@@ -306,7 +307,7 @@ class Room:
     # Closing
 
     async def _reported(self, events: Subscription[Any], names: list[str]) -> dict[str, dict[str, Any]]:
-        """What each of these says at the end; of fewer, if there is a hurry."""
+        """The final reports of these processes; after an interrupt, of those that reported in time."""
         said: dict[str, dict[str, Any]] = {}
         until = perf_counter() + END_S
         while not said.keys() >= set(names):
@@ -321,10 +322,11 @@ class Room:
         return said
 
     async def _catch_up(self, bus: Bus, ended: dict[str, dict[str, Any]]) -> int:
-        """Wait until Spark has read everything and dealers were alerted of every turn; how many alerts are missing
-        though it has.
+        """Wait until Spark has read everything and dealers were alerted of every turn. Returns how many alerts are
+        missing although Spark has read everything.
 
-        Spark decides on an event when a later one is old enough, so there are some more, of a stock that nobody has.
+        Spark decides on an event when a later one is old enough, so some more events are published, of a stock that no
+        dealer watches.
         """
         crew, until = self._crew, perf_counter() + self._patience_s
         turns, published = (sum(one[what] for one in ended.values()) for what in ("turns", "published"))

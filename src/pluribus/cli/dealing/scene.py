@@ -26,16 +26,16 @@ class Keeper:
 class Scene:
     began: float = field(default_factory=perf_counter)
     phase: str = "starts"
-    """``starts``, ``open``, ``closes`` or ``closed``."""
+    """The phase of the room: ``starts``, ``open``, ``closes`` or ``closed``."""
     ends_by_itself: bool = False
     killing: bool = False
     """True if keys kill processes."""
     desks: dict[str, dict[str, Any]] = field(default_factory=dict)
     prices: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
-    """By exchange and symbol: the price, and by how much it changed last."""
+    """By exchange and symbol: the price, and its last change."""
     history: dict[str, deque[float]] = field(default_factory=dict)
     away: dict[str, str] = field(default_factory=dict)
-    """Processes that are not there now, with the reason."""
+    """Processes that do not run now, with the reason."""
     keepers: list[Keeper] = field(default_factory=list)
     on_disk: int = 0
     disk_bytes: int = 0
@@ -43,14 +43,14 @@ class Scene:
     spark: str = "Spark takes no part"
     spark_live: bool = False
     alerts: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=ALERTS_SHOWN_MAX))
-    """The last ones: when, the exchange, the sentence."""
+    """The latest alerts: time, exchange, sentence."""
     alerts_count: int = 0
     averages: dict[str, float] = field(default_factory=dict)
-    """By symbol: the mean of the last window that Spark told."""
+    """By symbol: the mean of the latest window that Spark reported."""
     averages_count: int = 0
     happened: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=HAPPENED_MAX))
     keys: deque[str] = field(default_factory=lambda: deque(maxlen=HAPPENED_MAX))
-    """Keys that were pressed and that the room has not looked at."""
+    """Keys that were pressed and that the room has not handled."""
     interrupts: int = 0
 
     @property

@@ -279,7 +279,7 @@ def _keepers(scene: Scene) -> list[Text]:
 
 
 class Screen:
-    """Draws a scene on a terminal until it is left, and takes note of keys meanwhile."""
+    """Draws a scene on a terminal until it is left, and collects keys meanwhile."""
 
     def __init__(self, scene: Scene, console: Console | None = None) -> None:
         self._scene = scene
@@ -306,7 +306,8 @@ class Screen:
 
 @contextmanager
 def _keys_at_once() -> Iterator[Callable[[float], str]]:
-    """A function that waits so long for a key; the terminal hands out keys without a return meanwhile."""
+    """A function that waits so many seconds for a key. Until the block ends, the terminal hands out keys without a
+    return."""
     try:
         import termios
         import tty
@@ -331,7 +332,7 @@ def _keys_at_once() -> Iterator[Callable[[float], str]]:
 
 
 class Lines:
-    """What happens, as plain lines: where there is no terminal, such as in a file."""
+    """The events of the room as plain lines, where there is no terminal, such as in a file."""
 
     def __init__(self, scene: Scene, write: Callable[[str], Any]) -> None:
         self._scene = scene
@@ -348,7 +349,7 @@ class Lines:
         self._thread.join(5.0)
 
     def _tell(self) -> None:
-        """A line when something happens, and every five seconds."""
+        """Print a line when something happens, and every five seconds."""
         told, phase, next_s, spark = 0.0, "", 0.0, ""
         scene = self._scene
         while not self._over.wait(DRAW_S):

@@ -1,7 +1,7 @@
 """Spark in the dealing room: a process that runs ``pluribus.pipeline.dealing`` until the room closes.
 
-It is a process of its own because a Java machine takes seconds to start and must not hold up the room. It tells of
-every micro-batch on the bus, as a client, and ends when its standard input does.
+It is a process of its own because a Java machine takes seconds to start and must not hold up the room. It reports every
+micro-batch on the bus, as a client, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pluribus.cli import programs
 from pluribus.core.errors import PluribusError
 
 LEAST_S = 10.0
-"""A room that is open for less has closed before Spark has started."""
+"""Seconds that a room must be open for Spark to take part: a shorter one has closed before Spark has started."""
 END_S = 20.0
 SETTINGS = {
     "spark.sql.shuffle.partitions": 2,
@@ -46,12 +46,12 @@ def why_not(seconds: float) -> str:
 
 BEGINS = "Spark starts"
 STARTS, PLANS, RUNS = "Java starts", "the two queries are planned", "the first prices are read"
-"""What Spark does before it has answered, in this order."""
+"""The phases of Spark before its first answer, in this order."""
 
 
 def work(folder: str) -> None:
-    """In the process: the job, on the bus that the first line of standard input names, until that ends. Standard
-    output tells how far it is, a line for each step."""
+    """Run the job, in the process of its own, on the bus that the first line of standard input names, until standard
+    input ends. Each step prints a line on standard output."""
     _tell(STARTS)
     from pluribus import sync
     from pluribus.pipeline.dealing import job
@@ -88,7 +88,7 @@ def _stop_with_the_room(running: Any) -> None:
 
 
 class Crew:
-    """The room's side of it. ``folder`` is where Spark keeps what it needs while it runs; it is the caller's."""
+    """The room's side of the process. Spark keeps its files in ``folder``, which the caller removes."""
 
     def __init__(self, folder: str) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
@@ -112,20 +112,21 @@ class Crew:
             self.step = line.decode(errors="replace").strip()
 
     def begin(self, url: str) -> None:
-        """There is a bus to work on."""
+        """Tell the process the URL of the bus."""
         assert self._process.stdin is not None
         with suppress(OSError):  # it is gone: complaint() tells why
             self._process.stdin.write(f"{url}\n".encode())
             self._process.stdin.flush()
 
     def heard(self, told: dict[str, Any], now_s: float) -> None:
-        """Of one micro-batch. Rows are those in which turns are looked for; the averages read the same."""
+        """Handle the report of one micro-batch. Its rows are those in which turns are looked for; the query for
+        averages reads the same rows."""
         self.began_s = now_s if self.began_s is None else self.began_s
         self.batches += 1
         self.rows += told["rows"] if told["query"] == "alerts" else 0
 
     def complaint(self) -> str:
-        """Why it ended, if it did."""
+        """The reason why the process ended; empty if it runs."""
         if self._errors.closed or not self._process.poll():
             return ""
         self._errors.seek(0)
@@ -133,7 +134,8 @@ class Crew:
         return f"Spark ended too early: {lines[-1] if lines else 'without a word'}"
 
     def end(self, seconds: float) -> None:
-        """Let it end its micro-batch and go; after so many seconds it is killed, with its Java. Once is enough."""
+        """Let the process finish its micro-batch and end; after so many seconds it is killed, with its Java machine.
+        Calling it again is harmless."""
         if self._errors.closed:
             return
         assert self._process.stdin is not None

@@ -79,6 +79,9 @@ class Doorman:
         self.address = self._url.hosts[0]
         self.served = 0
 
+    def __repr__(self) -> str:
+        return f"<door at {self.address[0]}:{self.address[1]}, {self.served:,} clients served>"
+
     async def start(self) -> None:
         options = dict(self._url.options)
         tls = tls_option(options, self._url)

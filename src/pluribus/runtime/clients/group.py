@@ -256,7 +256,6 @@ class ClientGroup:
     async def send(
         self,
         body: Any,
-        *,
         to: int | None = None,
         parent: MessageId | None = None,
         timeout: float | None = None,
@@ -377,7 +376,7 @@ class ClientGroup:
                 await self._line.ask(Exit(self.number))
 
     def __repr__(self) -> str:
-        return f"<group {self.name!r} of a client, {len(self.view.members)} members>"
+        return f"<group {self.name!r} of a client, members: {len(self.view.members)}>"
 
     async def __aenter__(self) -> ClientGroup:
         return self

@@ -531,6 +531,9 @@ class Group(End):
         self._service.close()
         self._stability.close()
 
+    def __repr__(self) -> str:
+        return f"<group {self.name!r}, members: {len(self.view.members)}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> Group:
         return self
 

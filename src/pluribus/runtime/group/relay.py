@@ -44,6 +44,9 @@ class Relayed:
         """Messages that not every member is known to have."""
         return self._outside.pending
 
+    def __repr__(self) -> str:
+        return f"<way to the open group {self.name!r}>"
+
     async def send(self, body: Any, *, timeout: float | None = None, wait: str | None = None) -> MessageId:
         """Send. Returns the message's identity, as receivers see it, when there is room for the message; with
         ``wait="stable"``, when every member has it.

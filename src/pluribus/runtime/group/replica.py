@@ -211,6 +211,9 @@ class Replica(Generic[M]):
         self._core.validate()
         self._log.validate()
 
+    def __repr__(self) -> str:
+        return f"<replica {self.name!r}, {self.applied:,} commands applied{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> Replica[M]:
         return self
 

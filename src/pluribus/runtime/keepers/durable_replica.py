@@ -158,6 +158,9 @@ class DurableReplica(Generic[M]):
         if self._closed:
             raise Closed(f"the replica {self.name!r} is closed: open it again")
 
+    def __repr__(self) -> str:
+        return f"<durable replica {self.name!r} of {self.kind!r}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> DurableReplica[M]:
         return self
 

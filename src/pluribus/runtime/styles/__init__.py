@@ -2,7 +2,8 @@
 to write one. ``Faces`` has the methods of all styles, ``ANSWERED`` says which style answers which questions.
 
 To add one: write ``runtime/styles/NAME/face.py`` with a class of typed methods and a ``Style``, and add that class to
-the bases of ``Faces``; if it answers questions, add it to ``ANSWERED``. Nothing else of the bus changes.
+the bases of ``Faces``; if it answers questions, add it to ``ANSWERED``. Its methods are written down once more without
+``await``, in ``runtime/sync/bus.py`` and ``NAME/sync.py``. Nothing else of the bus changes.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ the same methods. A call crosses to that thread and waits, which costs some hund
 that is there in one crossing, and ``send_many`` sends a list in one. Faces may be shared by threads: messages of a
 group are then shared out among those who read it, each message to one of them.
 
-What a face does not define itself it takes from the real object, so that whatever the asynchronous bus learns can be
-called here too.
+A face has the methods of its object, each written down with the same parameters.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ...core.errors import Uncertain, Undelivered
 from ...core.events import Event
 from ...core.ids import MemberId, MessageId
 from ...core.limits import CACHE_ENTRIES_MAX, DRAIN_S, SLOT_QUEUE_MESSAGES
+from ...core.ports import Store
 from ...core.url import BusUrl
 from ...group.asking import Answers, Replies
 from ...group.log import StateMachine
@@ -45,23 +45,30 @@ from ..styles.tables.face import ROWS_MAX
 from ..styles.tables.face import TIMEOUT_S as SQL_S
 from ..styles.transactions.face import TIMEOUT_S as TRANSACTION_S
 from ..styles.transformations.face import STEP_S
-from .face import Face, one_by_one, real_of
-from .groups import Cache, Group, Notifications, Objects, Relayed, Replica
-from .rooms import Conversations, EnrolledSlot, Room
+from .face import OwnStyle, one_by_one, real_of
+from .groups import Cache, DurableReplica, Group, Notifications, Objects, Relayed, Replica
 from .topics import TopicsSync
 
 if TYPE_CHECKING:  # loaded when first used
     from ...core.secret import Secret
     from ...filters import Filter
+    from ...slots.carry import Carry
     from ...tables.result import SqlTable
-    from ..clients.doorman import Doorman
+    from ..clients.sync import SyncDoorman
+    from ..keepers.sync import SyncKeepers
+    from ..styles.access.sync import SyncAccess
+    from ..styles.conversations.sync import SyncConversations, SyncRoom
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
     from ..styles.queues.sync import SyncMessageQueue
+    from ..styles.slots.hosts import GivenPlan
+    from ..styles.slots.sync import SyncCommunicationsManager, SyncEnrolledSlot, SyncSlotsHost
     from ..styles.spaces.spaces import SpaceInfo
     from ..styles.spaces.sync import SyncSpace
     from ..styles.transactions.sync import SyncTransaction
     from ..styles.transactions.transactions import TransactionInfo
     from ..styles.transformations.sync import SyncTransformer
+
+M = TypeVar("M", bound=StateMachine)
 
 
 class Bus(TopicsSync):
@@ -126,13 +133,15 @@ class Bus(TopicsSync):
         return face
 
     @property
-    def access(self) -> Face:
+    def access(self) -> SyncAccess:
         """The access list of the bus. See ``pluribus.Bus.access``."""
-        return Face(self._thread.ask(lambda: self._real.access), self._thread)
+        from ..styles.access.sync import SyncAccess
 
-    def style(self, kind: type[Style]) -> Face:
+        return SyncAccess(self._thread.ask(lambda: self._real.access), self._thread)
+
+    def style(self, kind: type[Style]) -> OwnStyle:
         """What a style has open on this bus. See ``pluribus.Bus.style``."""
-        return Face(self._thread.ask(self._real.style, kind), self._thread)
+        return OwnStyle(self._thread.ask(self._real.style, kind), self._thread)
 
     def events(self) -> Iterator[Event]:
         """What happens to the bus from now on; it ends when the bus is closed. See ``pluribus.Bus.events``."""
@@ -204,15 +213,19 @@ class Bus(TopicsSync):
         messages_max: int = MESSAGES_MAX,
         bytes_max: int = BYTES_MAX,
         identities_only: bool = False,
-    ) -> Room:
+    ) -> SyncRoom:
         """Take part in a conversation. See ``pluribus.Bus.conversation``."""
+        from ..styles.conversations.sync import SyncRoom
+
         options: dict[str, Any] = {"description": description, "store": store, "messages_max": messages_max}
         options |= {"bytes_max": bytes_max, "identities_only": identities_only}
-        return Room(self._thread.call(self._real.conversation, name, **options), self._thread)
+        return SyncRoom(self._thread.call(self._real.conversation, name, **options), self._thread)
 
-    def conversations(self, *, store: str | os.PathLike[str] | None = None) -> Conversations:
+    def conversations(self, *, store: str | os.PathLike[str] | None = None) -> SyncConversations:
         """All conversations that this member knows of. See ``pluribus.Bus.conversations``."""
-        return Conversations(self._thread.call(self._real.conversations, store=store), self._thread)
+        from ..styles.conversations.sync import SyncConversations
+
+        return SyncConversations(self._thread.call(self._real.conversations, store=store), self._thread)
 
     def queue(
         self,
@@ -245,14 +258,28 @@ class Bus(TopicsSync):
         """The names of the durable queues, sorted."""
         return self._thread.call(self._real.queues, timeout=timeout)
 
+    @overload
+    def replica(self, name: str, machine: M) -> Replica[M]: ...
+
+    @overload
+    def replica(
+        self,
+        name: str,
+        machine: str | type[M],
+        *,
+        durable: Literal[True],
+        version: int = 1,
+        timeout: float | None = 15.0,
+    ) -> DurableReplica[M]: ...
+
     def replica(
         self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0
-    ) -> Replica:
+    ) -> Any:
         """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop, or,
         if it is durable, at the keepers."""
         opening: Any = self._real.replica
         real = self._thread.call(opening, name, machine, durable=durable, version=version, timeout=timeout)
-        return Replica(real, self._thread)
+        return DurableReplica(real, self._thread) if durable else Replica(real, self._thread)
 
     def enroll(
         self,
@@ -261,44 +288,62 @@ class Bus(TopicsSync):
         on: str | None = None,
         name: str | None = None,
         key: str | None = None,
-        carry: Any = None,
+        carry: Carry | bytes | None = None,
         capacity: int = SLOT_QUEUE_MESSAGES,
         trusts: bool = False,
         timeout: float = ENROL_S,
-    ) -> EnrolledSlot:
+    ) -> SyncEnrolledSlot:
         """Occupy a slot of a software bus. See ``pluribus.Bus.enroll``; use it with ``with``, or ``drop_out`` of it."""
+        from ..styles.slots.sync import SyncEnrolledSlot
+
         given: dict[str, Any] = {"on": on, "name": name, "key": key, "carry": carry, "capacity": capacity}
         real = self._thread.call(self._real.enroll, slot, trusts=trusts, timeout=timeout, **given)
-        return EnrolledSlot(real, self._thread)
+        return SyncEnrolledSlot(real, self._thread)
 
     def slots(
-        self, plan: Any, *, by: str = "router", store: Any = None, answers: str = "asker", invoke: bool = True
-    ) -> Face:
+        self,
+        plan: GivenPlan,
+        *,
+        by: str = "router",
+        store: str | os.PathLike[str] | Store | None = None,
+        answers: str = "asker",
+        invoke: bool = True,
+    ) -> SyncSlotsHost:
         """Start a software bus. See ``pluribus.Bus.slots``."""
-        given: dict[str, Any] = {"by": by, "store": store, "answers": answers, "invoke": invoke}
-        return Face(self._thread.call(self._real.slots, plan, **given), self._thread)
+        from ..styles.slots.sync import SyncSlotsHost
 
-    def communications(self) -> Face:
+        given: dict[str, Any] = {"by": by, "store": store, "answers": answers, "invoke": invoke}
+        return SyncSlotsHost(self._thread.call(self._real.slots, plan, **given), self._thread)
+
+    def communications(self) -> SyncCommunicationsManager:
         """A communications manager. See ``pluribus.Bus.communications``."""
-        return Face(self._thread.call(self._real.communications), self._thread)
+        from ..styles.slots.sync import SyncCommunicationsManager
+
+        return SyncCommunicationsManager(self._thread.call(self._real.communications), self._thread)
 
     @property
-    def keepers(self) -> Face:
+    def keepers(self) -> SyncKeepers:
         """The keepers of the bus. See ``pluribus.Bus.keepers``."""
-        return Face(self._thread.ask(lambda: self._real.keepers), self._thread)
+        from ..keepers.sync import SyncKeepers
+
+        return SyncKeepers(self._thread.ask(lambda: self._real.keepers), self._thread)
 
     def relay(self, name: str) -> Relayed:
         """A way to send to an open group without joining it. See ``pluribus.Bus.relay``."""
         return Relayed(self._thread.ask(self._real.relay, name), self._thread)
 
-    def serve(self, address: str, secret: Secret | None = None) -> Doorman:
+    def serve(self, address: str, secret: Secret | None = None) -> SyncDoorman:
         """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
-        return self._thread.call(self._real.serve, address, secret)
+        from ..clients.sync import SyncDoorman
+
+        return SyncDoorman(self._thread.call(self._real.serve, address, secret), self._thread)
 
     @property
-    def doors(self) -> list[Doorman]:
+    def doors(self) -> list[SyncDoorman]:
         """Where clients are served; each has its ``address``."""
-        return self._thread.ask(lambda: self._real.doors)
+        from ..clients.sync import SyncDoorman
+
+        return [SyncDoorman(door, self._thread) for door in self._thread.ask(lambda: self._real.doors)]
 
     @property
     def directory(self) -> SyncDirectory:
@@ -323,8 +368,8 @@ class Bus(TopicsSync):
 
     def transformer(
         self,
-        source: str | Face,
-        target: str | Face,
+        source: str | SyncMessageQueue,
+        target: str | SyncMessageQueue,
         chain: str,
         *,
         where: str | Filter | None = None,

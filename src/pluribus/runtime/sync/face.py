@@ -1,4 +1,8 @@
-"""What every synchronous face is made of: a stand-in for an object that lives on the loop of a background thread."""
+"""What every synchronous face is made of: a stand-in for an object that lives on the loop of a background thread.
+
+Each stand-in writes down the methods of its object, with the same parameters: an editor completes them, ``mypy`` finds
+a misspelt one, and ``tests/runtime/sync/test_faces.py`` fails if the two differ.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +17,18 @@ T = TypeVar("T")
 
 
 class StandIn:
-    """A synchronous stand-in for an object on the background loop, with the methods that its class writes down: a
-    method that does not exist is an error for ``mypy`` and for an editor."""
+    """A synchronous stand-in for an object on the background loop."""
 
     def __init__(self, real: Any, thread: Background) -> None:
         self._real = real
         self._thread = thread
 
-    if not TYPE_CHECKING:
+    def __repr__(self) -> str:
+        return f"<synchronous {self._real!r}>"
 
-        def __getattr__(self, name: str) -> Any:
-            """An attribute that this class does not have is the real object's: coroutines are waited for, anything else
-            is asked on the loop."""
-            if name.startswith("_"):
-                raise AttributeError(name)
-            found = inspect.getattr_static(type(self._real), name, None)
-            method = getattr(self._real, name) if inspect.isfunction(found) else None
-            if method is None:
-                return self._thread.ask(getattr, self._real, name)
-            crossing = self._thread.call if inspect.iscoroutinefunction(method) else self._thread.ask
 
-            def crossed(*args: Any, **kwargs: Any) -> Any:
-                given = {name: real_of(value) for name, value in kwargs.items()}
-                return crossing(method, *map(real_of, args), **given)
-
-            return crossed
+class Closing(StandIn):
+    """A stand-in for an object that can be closed; leaving a ``with`` closes it."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,16 +48,31 @@ class StandIn:
         if not self.closed:
             self._thread.call(self._real.close)
 
-    def __repr__(self) -> str:
-        return f"<synchronous {self._real!r}>"
 
-
-class Face(StandIn):
-    """A stand-in that does not write down all methods of its object: for ``mypy`` it has any."""
+class OwnStyle(StandIn):
+    """A stand-in for a style of the program's own, whose methods are known to the program alone: coroutines are waited
+    for, anything else is asked on the loop."""
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            found = inspect.getattr_static(type(self._real), name, None)
+            if not inspect.isfunction(found):
+                return self._thread.ask(getattr, self._real, name)
+            method = getattr(self._real, name)
+            crossing = self._thread.call if inspect.iscoroutinefunction(method) else self._thread.ask
+
+            def crossed(*args: Any, **kwargs: Any) -> Any:
+                given = {name: real_of(value) for name, value in kwargs.items()}
+                return crossing(method, *map(real_of, args), **given)
+
+            return crossed
 
 
 def real_of(value: Any) -> Any:

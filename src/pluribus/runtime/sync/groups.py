@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...core.errors import Closed
 from ...core.frame import Message
@@ -14,23 +14,27 @@ from ...core.ids import MemberId, MessageId
 from ...core.view import View
 from ...group.asking import Answers, Replies
 from ...group.cache import Key
+from ...group.log import StateMachine
 from ...group.replica import CallId
 from ..group import cache as real_cache
 from ..group import group as real_group
 from ..group import notifications as real_notifications
 from ..group import relay as real_relay
+from ..group import replica as real_replica
 from ..group.asking import ANSWER_S
 from ..group.cache import APPLIED_S
 from ..loop.background import Background
-from .face import Face, StandIn, one_by_one
+from .face import Closing, one_by_one
 
 if TYPE_CHECKING:  # loaded when first used
     from ..clients.group import ClientGroup
+    from ..keepers import durable_replica as real_durable_replica
 
+M = TypeVar("M", bound=StateMachine)
 T = TypeVar("T")
 
 
-class Group(StandIn):
+class Group(Closing):
     """A group of a synchronous bus: send, iterate, look at the view. See ``pluribus.Group``."""
 
     _real: real_group.Group | ClientGroup
@@ -246,7 +250,7 @@ class Objects:
         return f"<synchronous {self._real!r}>"
 
 
-class Cache(StandIn):
+class Cache(Closing):
     """A replicated cache of a synchronous bus. See ``pluribus.runtime.group.cache.Cache``."""
 
     _real: real_cache.Cache
@@ -296,7 +300,7 @@ class Cache(StandIn):
         return self._thread.ask(self._real.stats)
 
 
-class Notifications(StandIn):
+class Notifications(Closing):
     """A notification bus of a synchronous bus. See ``pluribus.Bus.notifications``."""
 
     _real: real_notifications.Notifications
@@ -327,7 +331,7 @@ class Notifications(StandIn):
         return self._thread.call(self._real.wait_for, members, timeout)
 
 
-class Relayed(StandIn):
+class Relayed(Closing):
     """A sender to an open group that this process is not in. See ``pluribus.Bus.relay``."""
 
     _real: real_relay.Relayed
@@ -350,44 +354,85 @@ class Relayed(StandIn):
         self._thread.call(self._real.drain, timeout)
 
 
-class Replica(Face):
-    """A replicated state machine of a synchronous bus. See ``pluribus.Bus.replica``."""
+class Replica(Closing, Generic[M]):
+    """A replicated state machine of a synchronous bus. See ``pluribus.Bus.replica``. The machine runs on the background
+    loop: look at it with ``read``, which sees no command half done."""
 
-    _real: Any
+    _real: real_replica.Replica[M]
 
     @property
     def name(self) -> str:
-        found: str = self._real.name
-        return found
+        return self._real.name
+
+    @property
+    def machine(self) -> M:
+        return self._real.machine
+
+    @property
+    def view(self) -> View:
+        """The members that have the replica open."""
+        return self._real.view
+
+    @property
+    def applied(self) -> int:
+        """How many commands this member has applied."""
+        return self._thread.ask(lambda: self._real.applied)
+
+    @property
+    def generation(self) -> int:
+        """Another number means that all members with the state were gone, and the replica began anew."""
+        return self._thread.ask(lambda: self._real.generation)
 
     def new_id(self) -> CallId:
         """An identity for a call that has not been made yet, for callers that write it down first."""
-        found: CallId = self._thread.ask(self._real.new_id)
-        return found
+        return self._thread.ask(self._real.new_id)
 
     def call(self, command: bytes, *, id: CallId | None = None, timeout: float | None = None) -> bytes:
         """Have a command applied once, and return what the machine made of it."""
+        return self._thread.call(self._real.call, command, id=id, timeout=timeout)
 
-        async def calling() -> bytes:
-            answer: bytes = await self._real.call(command, id=id, timeout=timeout)
-            return answer
-
-        return self._thread.call(calling)
-
-    def read(self, question: Callable[[Any], T], *, stale: bool = False, timeout: float | None = None) -> T:
+    def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
         """What ``question`` finds in the machine; it runs on the background loop."""
 
         async def reading() -> T:
-            found: T = await self._real.read(question, stale=stale, timeout=timeout)
-            return found
+            return await self._real.read(question, stale=stale, timeout=timeout)
 
         return self._thread.call(reading)
 
+    def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
+        """The first view with at least so many members."""
+        return self._thread.call(self._real.wait_for, members, timeout)
+
+
+class DurableReplica(Closing, Generic[M]):
+    """A state machine at the keepers, of a synchronous bus. See ``pluribus.Bus.replica``."""
+
+    _real: real_durable_replica.DurableReplica[M]
+
+    @property
+    def name(self) -> str:
+        return self._real.name
+
+    @property
+    def kind(self) -> str:
+        return self._real.kind
+
+    def new_id(self) -> CallId:
+        """An identity for a call that has not been made yet, for callers that write it down first."""
+        return self._thread.ask(self._real.new_id)
+
+    def call(self, command: bytes, *, id: CallId | None = None, timeout: float | None = None) -> bytes:
+        """Have a command applied once, and return what the machine made of it."""
+        return self._thread.call(self._real.call, command, id=id, timeout=timeout)
+
     def query(self, question: bytes, *, stale: bool = False, timeout: float | None = None) -> bytes:
-        """What ``machine.query(question)`` answers at a keeper; of a durable replica."""
+        """What ``machine.query(question)`` answers at a keeper."""
+        return self._thread.call(self._real.query, question, stale=stale, timeout=timeout)
 
-        async def querying() -> bytes:
-            answer: bytes = await self._real.query(question, stale=stale, timeout=timeout)
-            return answer
+    def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
+        """What ``question`` finds in the machine of this process's own keeper; it runs on the background loop."""
 
-        return self._thread.call(querying)
+        async def reading() -> T:
+            return await self._real.read(question, stale=stale, timeout=timeout)
+
+        return self._thread.call(reading)

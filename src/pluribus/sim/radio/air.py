@@ -1,6 +1,8 @@
 """The shared medium: one channel, on which a node receives everything that is sent in its range.
 
-Theory of operation ------------------- A frame takes its time on the air: a preamble, and its bytes at ``RATE_BIT_S``.
+Theory of operation
+-------------------
+A frame takes its time on the air: a preamble, and its bytes at ``RATE_BIT_S``.
 Two frames that overlap at a node are both lost there (a *collision*), and a node that sends hears nothing. A node that
 wants to send listens first; if another node is sending, it waits until that one is done and then for a random number of
 slots. Two things remain, as in 802.11: *hidden* nodes, which do not hear each other and meet at a third one, and nodes

@@ -1,6 +1,8 @@
 """Plain flooding. Source: M2MC, 2.4.3.
 
-Theory of operation ------------------- A node that gets a message for the first time broadcasts it once, after a short
+Theory of operation
+-------------------
+A node that gets a message for the first time broadcasts it once, after a short
 random pause. There is no state but the messages that were seen, and nothing to repair when nodes move: every path that
 exists is tried.
 

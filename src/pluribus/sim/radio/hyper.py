@@ -1,6 +1,8 @@
 """Hyper flooding: flooding that begins again for nodes that come near. Source: M2MC, 2.4.3, number 2.
 
-Theory of operation ------------------- As plain flooding; moreover a node keeps messages for ``CACHE_S``. When a hello
+Theory of operation
+-------------------
+As plain flooding; moreover a node keeps messages for ``CACHE_S``. When a hello
 or a message comes from a node that is not among the neighbours, all messages in the cache are broadcast again: the
 newcomer may have missed the wave because it moved. A node that knows such a message ignores it; a node to which it is
 new passes it on.

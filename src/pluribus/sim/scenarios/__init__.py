@@ -20,7 +20,7 @@ class Scenario(msgspec.Struct, frozen=True):
     name: str
     about: str
     stack: str | Callable[[int, int], str]
-    """Of every member; or a function of the seed and the number of members."""
+    """The stack of every member; or a function of the seed and the number of members that returns it."""
     play: Callable[[World, History], Awaitable[None]]
     checkers: dict[str, Checker]
     faults: tuple[str, ...]
@@ -28,7 +28,7 @@ class Scenario(msgspec.Struct, frozen=True):
     members_min: int = 2
     members_max: int = 6
     media: tuple[Medium, ...] = (Medium(),)
-    """Seeds take them in turn."""
+    """The media on which the scenario is played; seeds take them in turn."""
     promises: tuple[str, ...] = ()
     """The promises of groups in this scenario, on each of the media: the cells of its matrix. A campaign of such a
     scenario must also have changed views while messages were under way."""
@@ -38,7 +38,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def scenario(name: str) -> Scenario:
-    """The scenario of that name, or a sentence that lists those there are. ``module:NAME`` is one of your own."""
+    """The scenario with this name; the error lists all names. ``module:NAME`` is a scenario of your own."""
     if ":" in name:
         return _of_a_module(name)
     from . import (

@@ -19,14 +19,14 @@ from . import Scenario
 GROUPS = {"news": "fifo", "talk": "semantic"}
 TORMENT_S = 20.0
 CALM_S = 40.0
-"""Within it all survivors have found each other again, and nothing waits for a parent any more."""
+"""Seconds without faults after which all survivors have found each other, and no message waits for its parent."""
 LAST_ROUNDS = 20
 PATIENT_S = 25.0
-"""The last messages may answer one that was lost on the way to some."""
+"""Seconds to wait for the last messages: their parents may have been lost on the way to some members."""
 
 
 class Player:
-    """One member: sends, answers what it heard of, leaves groups and joins them again."""
+    """One member: sends, answers messages that it knows, leaves groups and joins them again."""
 
     def __init__(self, world: World, history: History, bus: Bus) -> None:
         self.world = world
@@ -80,7 +80,8 @@ class Player:
         self.history.add(Happening(at, self.bus.me, "send", name, sent, body, parent=parent))
 
     def _parent(self, name: str) -> MessageId | None:
-        """Something that happened just now, to anybody: it is on its way, or known by hearsay."""
+        """A recent message of any member: it may still be on its way here, or be known only because another message
+        names it."""
         last = self.history.happenings[-20:]
         for h in self.world.random.sample(last, min(len(last), 3)):
             if h.group == name and h.what in ("send", "deliver"):
@@ -117,7 +118,8 @@ async def play(world: World, history: History) -> None:
 
 
 def hears_itself(history: History) -> int:
-    """What a member that is up in the end sent, it delivers itself; who leaves a group gives up what is unread."""
+    """A member that is up at the end has delivered all messages that it sent; a member that leaves a group gives up
+    unread messages."""
     settled = next(history.of("settled"), None)
     survivors = set(settled.members) if settled is not None else set()
     left = {(h.member, h.group): h.at for h in history.of("view")}

@@ -149,7 +149,7 @@ class Player:
         await asyncio.gather(*[self._send() for _ in range(self.world.random.randrange(1, 12))])
 
     async def _send(self) -> None:
-        """Send, and be told when everybody has it."""
+        """Send, and note when all members have the message."""
         group = self._group
         if group is None or group.closed:
             return

@@ -1,10 +1,10 @@
 """Boundaries: the tree on a list of five, with deaths at every boundary between its datagrams, one after another.
 
 ``spread`` picks boundaries by chance, in lists of any length and in any weather. Here nothing is left to chance: a seed
-is a place in an enumeration of ways, of a first death and of a second one at every boundary soon after it. Each of a
-datagram's three boundaries is one: its sender dies before it leaves, or when it has left, or its addressee before it
-arrives. Two members send, so the dead are children and proxies, before and after receipt, and both at once.
-``SEEDS`` seeds are all of them.
+is a place in an enumeration of ways, of a first death and of a second one at every boundary soon after it. A datagram
+has three boundaries: the sender dies before the datagram leaves, or after that, or the addressee dies before the
+datagram arrives. Two members send, so the dead are children and proxies, before and after receipt, and both at once.
+``SEEDS`` is the number of seeds that cover the whole enumeration.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from .spread import FAILURES, Reaper, agreement, forgotten, kind_of, listening, 
 MEMBERS = 5
 WAYS = ("by='tree'", "by='tree', proxy='first'", "by='tree', k=2", "by='pipeline'")
 FIRST = 75
-"""Boundaries at which the first may die: those of two messages, their acknowledgements and the permission to forget."""
+"""Boundaries for the first death: those of two messages, of their acknowledgements and of the permission to forget."""
 SECOND = 24
-"""Boundaries after it at which the second may; one more is that nobody does."""
+"""Boundaries for the second death, counted from the first; one number more means that there is no second death."""
 SEEDS = len(WAYS) * FIRST * (SECOND + 1)
 SETTLING_S = 8.0
 SURVIVORS_MIN = 2
 STRIKES = (*(failure for failure in FAILURES if failure != "proxy_before"), "several")
-"""Failures that a campaign must see often; of ``proxy_before`` there are few boundaries, and all of them strike."""
+"""Failures that a campaign must see often. ``proxy_before`` has few boundaries, and all of them are struck."""
 STEADY = Link(latency_s=0.001, jitter_s=0.0)
-"""Without chance: the same boundary is the same datagram."""
+"""A link without chance, so that a boundary is the same datagram in every run."""
 
 
 def deaths(seed: int) -> tuple[str, int, int]:
-    """The way, the boundary of the first death, and how many boundaries later the second is; 0 is never."""
+    """The way to spread, the boundary of the first death, and the number of boundaries to the second; 0: there is
+    none."""
     rest, way = divmod(seed, len(WAYS))
     second, first = divmod(rest, FIRST)
     return WAYS[way], first, second % (SECOND + 1)
@@ -49,7 +50,7 @@ def stack(seed: int, members: int) -> str:
 
 
 class Enumerated(Reaper):
-    """Kills at the boundaries of its seed, whoever stands there."""
+    """Kills the host at each boundary that the seed names."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -1,8 +1,8 @@
-"""Compaction: publishers of keys, on keepers that go through the topic again and again while they crash, disks go bad
-and the network parts; readers go on across the gaps.
+"""Compaction: publishers of events with keys; keepers that compact the topic again and again while they crash, disks go
+bad and the network parts; readers that read on across the gaps.
 
 The keepers, the line to them and their faults are those of the scenario ``durable-topics``. Stretches are short, so
-that a pass has many of them, and is interrupted in every place.
+that one pass has many of them and is interrupted at every place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class CompactionPlay(Play):
     topics: ClassVar[tuple[str, ...]] = (TOPIC,)
 
     async def publishes(self, member: int) -> None:
-        """Events with keys, one after another; what is uncertain is given up, and may be there or not."""
+        """Publish events with keys, one after another. An uncertain event is given up: it may be in the topic or
+        not."""
         random = self.world.random
         durable = self.durable()
         while not self.calm:
@@ -56,7 +57,7 @@ class CompactionPlay(Play):
         durable.abandon()
 
     async def reads(self) -> None:
-        """From the beginning to the end, again and again."""
+        """Read the topic from its beginning to its end, again and again."""
         while not self.done:
             events: DurableSubscription[bytes] = self.durable().subscribe(TOPIC, start="earliest", max_bytes=1_000)
             life = self.world.random.getrandbits(30)

@@ -36,7 +36,7 @@ KEYS = (NO_KEY, NO_KEY, b"a", b"b")
 
 
 class Watching(Life):
-    """Writes down what the group hands out and takes back."""
+    """Records what the group hands out and takes back."""
 
     def __init__(self, play: Play, number: int) -> None:
         super().__init__(play, number)
@@ -83,7 +83,7 @@ class GroupPlay(Play):
         await life.start()
 
     async def publishes(self, member: int) -> None:
-        """Events with and without keys, one after another; what is uncertain is published again."""
+        """Publish events with and without keys, one after another; an uncertain event is published again."""
         random = self.world.random
         durable = self.durable()
         while not self.calm:
@@ -103,7 +103,8 @@ class GroupPlay(Play):
         durable.abandon()
 
     async def member(self, number: int) -> None:
-        """Joins, handles, commits, gives back; dies without a word, or leaves, and another one takes its place."""
+        """One member of the group: it joins, handles events, commits and gives back. It crashes or leaves, and another
+        member takes its place."""
         random = self.world.random
         while not self.done:
             durable = self.durable()
@@ -144,7 +145,7 @@ class GroupPlay(Play):
                     self.told(number, "settled_one", TOPIC, (event.offset, 0), b"")
 
     def left(self) -> int:
-        """Events that are not settled, as the keeper sees it that has applied most."""
+        """Events that are not settled, in the state of the keeper that has applied most."""
         life = max(self.lives.values(), key=lambda one: one.keeper.applied)
         assert isinstance(life, Watching)
         group = life.group()

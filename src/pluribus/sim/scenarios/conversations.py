@@ -1,4 +1,5 @@
-"""Conversations: members talk, leave without a word, come back after an hour, part and meet; a forger joins in."""
+"""Conversations: members write, leave silently, come back after an hour, are cut off and meet again; one member forges
+messages."""
 
 from __future__ import annotations
 
@@ -32,11 +33,12 @@ from . import Scenario
 ROOMS = ("delhi", "chennai")
 TORMENT_S = 15.0
 PACE_S = 0.5
-"""Somebody says something about so often; while one is away, twenty times in that while."""
+"""Seconds between messages, on average. While a member is away, twenty messages are sent."""
 AWAY_S = 60.0
 HOUR_S = 3_600.0
 CALM_S = 100.0
-"""Within it members that reach each other have the same messages, and nothing waits for a parent any more."""
+"""Seconds without faults after which members that reach each other have the same messages, and no message waits for its
+parent."""
 FORGER = "eve"
 
 
@@ -121,7 +123,7 @@ class Player:
         self.history.add(Happening(self.world.now, self.bus.me, what, name, body=body))
 
     def tell(self) -> None:
-        """What it shows in the end."""
+        """Record the trees of messages and the list of conversations that the member shows at the end."""
         assert self.lobby is not None
         for name, room in self.rooms.items():
             order = [entry.id for _, entry in room.tree().walk()]
@@ -134,8 +136,8 @@ class Player:
 
 
 async def forge(world: World, bus: Bus) -> None:
-    """Somebody whose words are well formed and untrue. It does not relay what others never said: without signatures
-    that cannot be told."""
+    """A member whose protocol messages are well formed and untrue. It forges no message of another member, because
+    without signatures nobody can detect that."""
     random = world.random
     lobby = await bus.group(LOBBY, order="semantic", own=False)
     room = await bus.group(PREFIX + ROOMS[0], order="semantic", own=False)

@@ -20,13 +20,13 @@ GATHERING_S = 8.0
 CHURN_S = 6.0
 SETTLING_S = 20.0
 ENTERING_S = 3.0
-"""Who came less than this ago is on its way in."""
+"""Seconds after its start for which a member counts as still joining."""
 MASS_SHARE = 0.3
 LINK = Link(loss=0.02, duplicate=0.02, reorder=0.05)
 
 
 class Player:
-    """One member: sends now and then, and writes down what it delivers."""
+    """One member: sends now and then, and records what it delivers."""
 
     def __init__(self, world: World, history: History, number: int, bus: Bus, group: Group) -> None:
         self.world = world
@@ -90,7 +90,7 @@ async def play(world: World, history: History) -> None:
 
 
 async def churn(world: World, players: dict[int, Player], begin: object) -> None:
-    """Joins, leaves and single deaths, one after another; the two that newcomers know stay."""
+    """Joins, leaves and single deaths, one after another; the two members that newcomers know stay."""
     random = world.random
     end = world.now + CHURN_S
     while world.now < end:
@@ -118,7 +118,7 @@ def crowd_of(bus: Bus) -> Crowd:
 
 
 def look(world: World, history: History) -> None:
-    """Whether one can get from each member to each other along pointers between members that live."""
+    """True if every live member can be reached from every other one along the partial views of live members."""
     here = {h.member: h.at for h in history.of("here")}
     settled = [bus for bus in world.buses if here[bus.me] + ENTERING_S <= world.now]
     views = {bus.me: crowd_of(bus).view.members for bus in settled}
@@ -146,7 +146,7 @@ def absorbed(world: World) -> None:
 
 
 def connected(history: History) -> int:
-    """The overlay hangs together: before, right after three in ten died, and in the end."""
+    """The overlay is connected: before the deaths, right after three in ten died, and at the end."""
     checks = 0
     for h in history.of("overlay"):
         checks += len(h.members)
@@ -158,7 +158,8 @@ def connected(history: History) -> int:
 
 
 def certain(history: History) -> int:
-    """Who was there when a message was sent, and stayed, has it: if its sender stayed, or anybody who stayed has it."""
+    """Members that were there when a message was sent, and stayed, have it, if its sender stayed or any member that
+    stayed has it."""
     settled = next(history.of("settled"))
     here = {h.member: h.at for h in history.of("here")}
     delivered: dict[tuple[int, int], set[int]] = {}
@@ -182,7 +183,7 @@ def certain(history: History) -> int:
 
 
 FRESH_S = 6.0
-"""Who came less than this before a message may miss it."""
+"""A member that joined less than so many seconds before a message may miss it."""
 
 CROWD = Scenario(
     "crowd",

@@ -1,7 +1,7 @@
-"""Deaf: members that do not want to hear themselves, among others that do, under every fault.
+"""Deaf: members that do not receive their own messages (``own=False``), among members that do, under every fault.
 
-Where an order can do without it, their own messages do not come back to them: they have delivered them when they send
-them. Nothing comes up that could be observed then, so that is written down before whatever comes up next.
+Unless an order needs it, such a member's own messages do not come back to it: they count as delivered when they are
+sent. Nothing can be observed at that moment, so these deliveries are recorded before the next message that comes up.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .groups import GROUPS, MEDIA, Player, tormented
 
 PROMISES = ("fifo", "causal", "total")
 UNCHECKED = ("safe", "survives", "semantic", "answers", "all_is_read")
-"""There are no such groups here, and a member does not read its own messages."""
+"""Promises that are not checked: there are no such groups here, or a member would have to read its own messages."""
 
 
 class DeafPlayer(Player):
-    """In each group, each time that it joins it, it hears itself or not."""
+    """One member: at each join of a group it chooses whether it receives its own messages there."""
 
     def __init__(self, world: World, history: History, bus: Bus, promises: dict[str, str]) -> None:
         self._deaf: set[str] = set()
@@ -40,7 +40,7 @@ class DeafPlayer(Player):
             self._unheard.append((group, sent, body))
 
     def write_down(self) -> None:
-        """What has gone out since something came in."""
+        """Record own messages that have left since the last look as delivered."""
         waiting, self._unheard = self._unheard, []
         for group, sent, body in waiting:
             if sent[1] < group._channel.out.first:

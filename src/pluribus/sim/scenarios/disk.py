@@ -1,4 +1,4 @@
-"""Disk: what a store acknowledged survives; what it lost or damaged is never read as something else."""
+"""Disk: rows that a store acknowledged survive; a lost or damaged row is never read as something else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = "log"
 
 
 async def play(world: World, history: History) -> None:
-    """Every host appends rows and writes down which were acknowledged; afterwards each disk is read back."""
+    """Every host appends rows and records which were acknowledged; afterwards each disk is read back."""
     counts = [0] * len(world.hosts)
     running = True
 
@@ -36,7 +36,7 @@ async def play(world: World, history: History) -> None:
                 machine.disk.append(LOG, [row], partial(acknowledged, host, position, row))
 
     async def restarted(host: int, bus: Bus) -> None:
-        """The stores need no word."""
+        """Stores take part in no protocol, so there is nothing to do."""
 
     writers = [asyncio.create_task(write(host)) for host in range(len(world.hosts))]
     await torment(world, 20.0, restarted)

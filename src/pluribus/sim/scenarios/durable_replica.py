@@ -31,21 +31,21 @@ KIND = "map"
 TIMEOUTS_S = (None, None, 3.0, 0.5, 0.05)
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=3_000, slack_rows=6)
 LIFE = 1
-"""A durable replica has one life."""
+"""The number of the only generation of a durable replica."""
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.decode
 
 
 class Asked(Map):
-    """It answers questions, too: a question is a key."""
+    """The map, which also answers questions: a question is a key."""
 
     def query(self, question: bytes) -> bytes:
         return _encode(self.cells.get(question.decode()))
 
 
 class Tabled(Asked, TableMachine):
-    """The same map with its cells in parts."""
+    """The same map as a ``TableMachine``: its cells are in parts."""
 
     def __init__(self) -> None:
         self.cells = self.table  # type: ignore[assignment]  # a mapping like the other
@@ -103,7 +103,8 @@ class Player:
                 await self.call_one(random.choice(KEYS), random.choice(TIMEOUTS_S))
 
     async def call_one(self, key: str, timeout: float | None, what: str = "") -> None:
-        """One operation, from its beginning to whatever the caller learns of it, asking again or not."""
+        """Do one operation and record what the caller learns of it; after an uncertain answer it asks again, or gives
+        up."""
         random, replica = self.world.random, self.replica
         if replica is None:
             return
@@ -141,7 +142,8 @@ class Player:
 
 
 async def flip_at_one(world: World, restarted: Restarted) -> None:
-    """Bits flip on one keeper's disk only: damage at several at once can stop them, as ``docs/durable.md`` says."""
+    """Flip bits on the disk of one keeper only: damage on several disks at once can stop the keepers
+    (``docs/durable.md``)."""
     world.flip_bit(len(world.hosts) % KEEPERS)
 
 
@@ -149,8 +151,8 @@ FAULTS = tuple(flip_at_one if fault is flip else fault for fault in EVERY_FAULT)
 
 
 async def remove_lost(bus: Bus) -> None:
-    """Somebody looks after the keepers: a voter whose disk is gone is no voter any more. Else no machine could be made,
-    because not all voters have told that they have its code."""
+    """The operator: removes the vote of a voter whose disk is gone. Otherwise no machine could be made, because not all
+    voters have announced that they have its code."""
     for _ in range(20):
         with suppress(PluribusError, TimeoutError):
             lost = [one.keeper for one in await bus.keepers.ls() if not one.here]

@@ -88,7 +88,7 @@ class Life(KeeperLife):
         self.desk.tending.start()
 
     def final(self) -> Finals:
-        """Everything that it keeps, read as subscribers would."""
+        """All events that the keeper has, read as a subscriber reads them."""
         topics: dict[str, tuple[int, list[tuple[int, int, int, bytes]]]] = {}
         for name in self.topics:
             first, end = self.desk.of_topics.topics.bounds.get(name, (0, 0))
@@ -107,7 +107,7 @@ class Life(KeeperLife):
 
 
 class Line:
-    """From a client to any keeper that is up; answers get lost, and then it is not known what was done."""
+    """A client's line to any keeper that is up. Answers get lost; then the client does not know what was done."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -149,7 +149,7 @@ class Play(KeepersPlay):
         self.works: list[asyncio.Future[None]] = []
         self.events = 0
         self.done = False
-        """Publishers have ended: what is there now is all."""
+        """True when publishers have ended: no more events will come."""
 
     async def begin(self, number: int, bus: Bus | None = None) -> None:
         before = self.lives.get(number)
@@ -175,7 +175,7 @@ class Play(KeepersPlay):
         return found
 
     async def publisher(self, member: int) -> None:
-        """Publishes one and several; what is uncertain is published again, or given up with the life of the client."""
+        """Publish single events and batches. Uncertain ones are published again, or given up when the client dies."""
         random = self.world.random
         durable = self.durable()
         while not self.calm:
@@ -211,7 +211,7 @@ class Play(KeepersPlay):
             raise
 
     async def subscriber(self) -> None:
-        """Reads, writes down what it got, commits; now and then it dies and another begins under its name."""
+        """Read, record the events, commit. Now and then the subscriber dies, and another one begins under its name."""
         random = self.world.random
         life = 0
         while True:
@@ -233,7 +233,7 @@ class Play(KeepersPlay):
             life += 1
 
     async def writer(self) -> None:
-        """Stages parts under attempts, some of them in vain, and commits batch after batch."""
+        """Stage parts under attempts, some of which are never committed, and commit batch after batch."""
         random = self.world.random
         durable = self.durable()
         batch = 0
@@ -282,7 +282,7 @@ class Play(KeepersPlay):
                 return
 
     async def tidy(self) -> None:
-        """What an operator does who wants room."""
+        """The operator: removes old events of topics, to free space."""
         random = self.world.random
         durable = self.durable()
         while not self.calm:
@@ -334,7 +334,7 @@ async def play(world: World, history: History) -> None:
 
 
 async def finals_of_all(playing: Play) -> list[Finals]:
-    """When every keeper has applied the same, and can read all of it."""
+    """The final state of every keeper, when all have applied the same rows and can read them."""
     until = playing.world.now + CALM_S
     while playing.world.now < until:
         await asyncio.sleep(0.1)

@@ -15,12 +15,12 @@ from . import Scenario
 GROUP = "flood"
 TORMENT_S = 20.0
 CALM_S = 30.0
-"""Within it all survivors must have found each other again."""
+"""Seconds without faults after which all survivors must have found each other."""
 LAST_ROUNDS = 20
 
 
 class Player:
-    """One member: sends numbered bodies at random intervals, and writes down what it delivers."""
+    """One member: sends numbered bodies at random intervals, and records what it delivers."""
 
     def __init__(self, world: World, history: History, bus: Bus, group: Group) -> None:
         self.world = world

@@ -1,9 +1,10 @@
-"""Founding: processes start while those of the primary stand still, are dialled late, or are just being restarted.
+"""Founding: processes start while the members of the primary are paused, are connected to late, or are being restarted.
 
-Five worlds, by seed. On *one machine* the lock decides: pauses, late dials and partitions are as long as they like, and
-one founder is enough. Where members are always *heard* within the time that a starter listens, one is enough as well.
-With several *founders* everything may happen, as long as fewer than so many start at a time out of the primary's
-hearing. *Apart*, with one founder, two primaries do come about, and then whoever loses by it must be told.
+Five worlds, by seed. On *one machine* a lock decides: pauses, late connections and partitions may have any length, and
+``founders=1`` is enough. Where members are always *heard* within the time for which a starting process listens,
+``founders=1`` is enough as well. With several *founders* any fault may happen, as long as fewer processes than that
+start at a time without reaching the primary. *Apart*, with ``founders=1``, two primaries do arise; then each member
+that loses something must be told.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ PAUSE_S_MAX = 6.0
 CALM_S = 30.0
 LISTEN_S = 1.5
 HEARD_S = 0.5
-"""How long members stand still, or are dialled late, in a world where a starter hears everybody in time."""
+"""Seconds for which members are paused, or connected to late, in a world in which a starting process hears all members
+in time."""
 CALLS, MESSAGES = "calls", "messages"
 TIMEOUT_S = 3.0
 
@@ -64,7 +66,7 @@ def stack_of(seed: int, members: int) -> str:
 
 
 class Tokens:
-    """What one member has of what all wanted to be kept: the machine of a replica, and the state of a group."""
+    """The tokens that one member has: the machine of a replica, and the state of a group."""
 
     def __init__(self, player: Player, name: str) -> None:
         self.had: dict[MessageId, None] = {}
@@ -86,7 +88,7 @@ class Tokens:
 
 
 class Player:
-    """One process: calls a replica and sends to a safe group with a state, and writes down what is acknowledged."""
+    """One process: calls a replica and sends to a safe group with a state, and records what is acknowledged."""
 
     def __init__(self, world: World, history: History, bus: Bus) -> None:
         self.world = world
@@ -149,7 +151,8 @@ class Player:
                 raise
 
     def _acknowledge(self, token: MessageId) -> None:
-        """A message is, when everybody has it and it has come back in its place."""
+        """Acknowledge a token: its message is acknowledged when all members have it, and this member has received it in
+        its order."""
         if token in self._confirmed and token in self.states[MESSAGES].had:
             self.note("acknowledged", MESSAGES, token, own=self._confirmed.pop(token))
 
@@ -203,14 +206,14 @@ async def play(world: World, history: History) -> None:
 
 
 def _founded(world: World) -> None:
-    """Where nobody was ever in a primary, nor agreed to one, somebody must have founded it by now."""
+    """If no process was ever in a primary, or had agreed to one, a primary must have been founded by now."""
     starting = [chaos._membership_of(bus)._unfounded for bus in world.buses]
     if all(starting) and len(starting) >= founders_of(world.seed, len(world.hosts)):
         raise Violation(f"{len(starting)} members are there {CALM_S / 2:g} s after the last fault, and nobody founds")
 
 
 async def _calm_down(world: World, begin: Restarted) -> None:
-    """Whoever stands still wakes up before anybody starts again: else they would be out of its hearing."""
+    """Wait until all paused members run, before any process starts: it could not hear paused ones."""
     world.heal()
     world.network.clear_links()
     world.set_link(CALM)
@@ -226,7 +229,7 @@ async def _calm_down(world: World, begin: Restarted) -> None:
 
 
 async def restart(world: World, begin: Restarted, late_s: float = 0.0) -> None:
-    """Somebody starts again; at first nobody reaches it, and it reaches nobody, as when all have to dial it anew."""
+    """Restart a process. At first it is cut off in both directions, as if all had to connect to it anew."""
     down = [number for number, host in enumerate(world.hosts) if not host.up]
     starting = [bus for bus in world.buses if chaos._membership_of(bus)._unfounded]
     few = kind_of(world.seed) != FOUNDERS or len(starting) + 1 < founders_of(world.seed, len(world.hosts))
@@ -255,7 +258,7 @@ async def pause(world: World, begin: Restarted, most_s: float = PAUSE_S_MAX) -> 
 
 
 async def pause_all(world: World, begin: Restarted, most_s: float = PAUSE_S_MAX) -> None:
-    """Everybody stands still; whoever starts now hears nobody."""
+    """Pause all members; a process that starts now hears none of them."""
     for number in range(len(world.hosts)):
         world.pause(number, world.random.random() * most_s)
     await restart(world, begin)

@@ -1,7 +1,7 @@
 """The log host in the memory of a group, under faults: members come, die and are cut off, and their machines go on.
 
-As ``hosts``, with whole buses: two machines of jobs in one group, *left* and *right*. Every member puts jobs on the
-left, moves some to the right in transactions, and has a consumer on the right that is given jobs by demand. Members are
+Like ``hosts``, with whole buses: two machines of jobs in one group, *left* and *right*. Every member puts jobs on the
+left, moves some to the right in transactions, and has a consumer on the right that gets jobs by demand. Members are
 killed with what they hold, leave and come back; joiners get the state and the bodies; the eldest keeps the time. Wall
 clocks differ by up to a minute.
 """
@@ -60,7 +60,7 @@ class Player:
         self.right: MachineLine[Answer] | None = None
         self._jobs = self._sequence = 0
         self.idle = False
-        """Whether the consumer found nothing for a while."""
+        """True if the consumer got no job for a while."""
         self.tasks = [
             asyncio.create_task(one) for one in (self._live(), self._produce(), self._move(), self._consume())
         ]
@@ -76,7 +76,7 @@ class Player:
 
     @property
     def life(self) -> int:
-        """Which state this is; numbers of generations are long, and the history's are not."""
+        """The generation of the state, shortened for the history."""
         return 0 if self.host is None else self.host.safe.generation % (1 << 40)
 
     def jobs(self, name: str) -> Jobs | None:
@@ -84,14 +84,14 @@ class Player:
         return found.machine if found is not None and isinstance(found.machine, Jobs) else None
 
     def over(self) -> bool:
-        """Whether the bus is gone."""
+        """True if the bus is closed."""
         return self.bus.closed
 
     async def _line(self, name: str) -> MachineLine[Answer]:
         return await self.machines.open(name, Jobs, Answer, durable=False, group=GROUP)  # type: ignore[arg-type]
 
     async def _live(self) -> None:
-        """Open, and now and then leave and come back."""
+        """Keep the machines open; now and then leave and come back."""
         random = self.world.random
         try:
             while not self.over():
@@ -114,7 +114,7 @@ class Player:
                 raise
 
     async def ordered(self, line: MachineLine[Answer] | None, command: bytes) -> Answer | None:
-        """What became of a command, and None if nobody knows."""
+        """The outcome of a command; None if it is not known."""
         if line is None:
             return None
         try:
@@ -174,7 +174,7 @@ class Player:
                 await self._work(line, number, answer[1])
 
     async def _work(self, line: MachineLine[Answer], number: int, epoch: int) -> None:
-        """Until it is detached, or dies."""
+        """Work on jobs until the consumer is detached, or dies."""
         random = self.world.random
         after, serial = 0, 0
         slow: list[int] = []
@@ -207,7 +207,7 @@ class Player:
                     self.note("settled", (job, life))
 
     async def end(self) -> None:
-        """Write down what there is."""
+        """Record the final state."""
         host = self.host
         left, right = self.jobs("left"), self.jobs("right")
         if host is None or left is None or right is None:

@@ -29,12 +29,12 @@ from . import Scenario
 NAMES = ("red", "green")
 TORMENT_S = 20.0
 CALM_S = 30.0
-"""Within it all survivors must be in one view, and every message delivered or reported."""
+"""Seconds without faults after which all survivors must be in one view, and every message delivered or reported."""
 LAST_ROUNDS = 20
 PATH_BYTES_SHORT = 620
-"""So short that many messages go in pieces."""
+"""The bytes of a datagram in some seeds: so few that many messages are sent in pieces."""
 PROMISES = ("fifo", "causal", "semantic", "total", "total safe")
-"""Each seed gives each name one of them."""
+"""The promises of groups; a seed chooses one for each name."""
 
 
 MEDIA = tuple(
@@ -120,10 +120,11 @@ class Player:
         return True
 
     def has_sent(self, group: Group, sent: MessageId, body: bytes) -> None:
-        """For those who do not hear it."""
+        """Called after a send; for players that do not receive their own messages."""
 
     def _parent(self, name: str) -> MessageId | None:
-        """Mostly something that happened just now, to anybody: the parent is on its way, or known by hearsay."""
+        """Mostly a recent message of any member: it may still be on its way here, or be known only because another
+        message names it."""
         random, happenings = self.world.random, self.history.happenings
         last = happenings[-20:] if random.random() < 0.8 else happenings
         for h in random.sample(last, min(len(last), 3)):
@@ -140,7 +141,8 @@ async def play(world: World, history: History) -> None:
 
 
 async def tormented(world: World, history: History, choice: Sequence[str], kind: type[P]) -> Iterable[P]:
-    """Players of a kind live in groups with one of these promises each while faults strike, and come together."""
+    """Let players of this class act in groups, each with one of these promises, while faults strike; then end the
+    faults and settle."""
     players: dict[int, P] = {}
     promises = {name: world.random.choice(choice) for name in NAMES}
 
@@ -156,7 +158,7 @@ async def tormented(world: World, history: History, choice: Sequence[str], kind:
 
 
 async def settled(world: World, history: History, players: Mapping[int, Player]) -> None:
-    """There are no more faults: everybody comes together, and a last round of messages reaches all."""
+    """End the faults: all members find each other, and a last round of messages reaches all."""
     for player in players.values():
         player.calm = True
     await asyncio.sleep(CALM_S / 2)

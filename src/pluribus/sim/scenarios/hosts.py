@@ -1,9 +1,9 @@
 """The log host under faults: several machines on one log, transactions across them, demands whose owners die.
 
 Two machines of jobs, *left* and *right*. Producers put jobs on the left, movers move them to the right in transactions,
-consumers on the right are handed jobs by demand and settle them. A third machine is a user's: counters that are added
-to by calls. Wall clocks jump with every restart, a learner may lack the code of a machine for a while, and snapshots,
-extents and windows are so small that every mechanism is at work in twenty seconds.
+consumers on the right get jobs by demand and settle them. A third machine is a user's: calls add to its counters. Wall
+clocks jump with every restart, a learner may lack the code of a machine for a while, and snapshots, extents and windows
+are so small that every mechanism is at work in twenty seconds.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ BODY = b"body of job %d " * 8
 SLICED = msgspec.structs.replace(SETTINGS, turn_bytes=100)
 """Snapshots are taken over many turns, between which commands are applied and keepers crash."""
 MEMORY_BYTES = 2_000
-"""Rows in memory, so few that most bodies must be read."""
+"""Bytes of rows in memory: so few that most bodies must be read from disk."""
 READ_S = 3.0
-"""A crash ends a read without a word; then another keeper is asked."""
+"""Seconds to wait for a read: a keeper that crashes does not answer, and another one is asked."""
 
 _encode = msgspec.msgpack.encode
 
@@ -148,15 +148,15 @@ class Life(KeeperLife):
         self.play.add(self.number, "restore", (index, self.life), b"")
 
     async def bodies(self, machine: str, handles: Sequence[Handle]) -> Sequence[bytes | None]:
-        """As whoever holds a consumer's line reads them; they come later, if they are not in memory."""
+        """Bodies as the keeper that holds a consumer's line reads them; from disk, if they are not in memory."""
         hosted = self.hosting.named(machine)
         assert hosted is not None
         self.hosting.bodies.validate()
         return await read_bodies(self.hosting, hosted.number, handles)
 
     async def kept(self, machine: str) -> list[tuple[int, int, bytes | None]]:
-        """Every job that is not done, with the row and the body of each, when rows that went bad were put back and
-        nothing is written forward meanwhile."""
+        """Every job that is not done, with its row and body. Damaged rows are repaired first, and no row is written
+        forward meanwhile."""
         for _ in range(100):
             jobs = self.jobs(machine)
             assert jobs is not None
@@ -179,12 +179,12 @@ class Play(KeepersPlay):
     lives: dict[int, Life]  # type: ignore[assignment]
     codes: ClassVar[dict[str, type[Machine]]] = CODES
     machines: ClassVar[tuple[tuple[str, str], ...]] = (("left", "jobs"), ("right", "jobs"), ("counters", "counters"))
-    """Names and kinds."""
+    """The names and kinds of the machines."""
     late_kind: ClassVar[str] = "jobs"
-    """Of which a learner may have no code at first."""
+    """The kind whose code a learner may lack at first."""
     settings: ClassVar[Settings] = SLICED
     validates: ClassVar[int] = 1
-    """Machines are validated at every so manieth row."""
+    """Machines are validated after every so many rows."""
 
     def __init__(self, world: World, history: History) -> None:
         learners = range(3, len(world.hosts))
@@ -201,7 +201,7 @@ class Play(KeepersPlay):
         await life.start()
 
     async def ordered(self, machine: str, command: bytes) -> Any:
-        """Until it is certain what became of it. ``machine`` is a name; empty: the host."""
+        """Order a command, and repeat it until its outcome is certain. ``machine`` is a name; empty: the host."""
         while True:
             numbers: list[int] = []
 
@@ -253,7 +253,8 @@ class Play(KeepersPlay):
             self.add(0, "put", (job, 0), b"")
 
     async def mover(self, session: int) -> None:
-        """Moves what it sees on the left to the right; a job that another moved first is refused as a whole."""
+        """Move jobs from the left to the right in transactions; a transaction with a job that another mover took first
+        is refused as a whole."""
         random = self.world.random
         while not self.calm:
             await asyncio.sleep(random.random() * 0.1)
@@ -282,8 +283,8 @@ class Play(KeepersPlay):
                 self.add(session, "moved" if moved else "stayed", (job, sequence), b"")
 
     async def consumer(self, name: int) -> None:
-        """Attaches, works for a while, and dies without a word; another one takes its place, or the same comes back,
-        perhaps when its lease is over, and settles sometimes what it was given in a former life."""
+        """Attach, work for a while, and crash. Another consumer takes its place, or the same one comes back, perhaps
+        after its lease has ended, and sometimes settles jobs that it was given before the crash."""
         random = self.world.random
         number = 100 * name
         former: dict[int, int] = {}
@@ -322,7 +323,8 @@ class Play(KeepersPlay):
                     break
 
     async def _late(self, number: int, former: dict[int, int], job: int) -> None:
-        """A settlement of a former life: it must not count, although the consumer holds the job again."""
+        """Settle a job under the epoch before a crash: this must not count, although the consumer holds the job
+        again."""
         epoch = former.pop(job, None)
         if epoch is not None:
             settled, _ = await self.ordered("right", _encode(Settle(number, epoch, job)))
@@ -330,8 +332,8 @@ class Play(KeepersPlay):
                 raise Violation(f"consumer {number} settled job {job} for a former life, of epoch {epoch}")
 
     async def _read(self, number: int) -> list[int]:
-        """What the consumer is told by the keeper that it happens to be connected to, with the bodies that it reads
-        there; a job whose body was written forward, or that was taken away, meanwhile, is told again, or not."""
+        """Read assignments, with their bodies, from the keeper to which the consumer is connected. If a body was
+        written forward meanwhile, or the job taken away, the keeper tells again, or not."""
         up = [life for life in self.lives.values() if life.up and life.jobs("right") is not None]
         if not up:
             return []
@@ -353,11 +355,12 @@ class Play(KeepersPlay):
         return [job for (job, _), body in zip(held, bodies, strict=True) if body is not None]
 
     def _is_first(self, life: Life) -> bool:
-        """Nobody has applied more: one that was opened lately may name rows that it made hollow before its crash."""
+        """True if no keeper has applied more: one that was opened lately may name rows that it made hollow before its
+        crash."""
         return life.up and all(other.keeper.applied <= life.keeper.applied for other in self.lives.values())
 
     def _left(self) -> bool:
-        """Whether somebody still has a job on the right."""
+        """True if jobs are left on the right."""
         jobs = [life.jobs("right") for life in self.lives.values() if life.up]
         return any(one is None or one.jobs or one.held for one in jobs) or not jobs
 
@@ -382,7 +385,7 @@ class Play(KeepersPlay):
                 self.add(session, "added", (session, sequence), name.encode())
 
     async def upgrade(self) -> None:
-        """The keeper that had older code is started with the new one."""
+        """Restart the keeper that had old code with the new code."""
         if self.late_with_code < 0:
             return
         await asyncio.sleep(5 + self.world.random.random() * 10)

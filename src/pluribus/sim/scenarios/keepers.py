@@ -1,11 +1,11 @@
 """Keepers: clients write and read registers on a durable log, while machines crash, disks go bad and the network parts.
 
 Each host runs a keeper on its disk, without a bus: words travel as datagrams, so every fault of the network strikes
-them. The first hosts are voters, the others learners; now and then an operator makes a voter of one, or the reverse.
+them. The first hosts are voters, the others learners; now and then an operator makes a learner a voter, or the reverse.
 
-Disks are lost as a whole: the host comes back with an empty one, as a new keeper, and the operator has it vote in the
-place of the old one. In some runs most voters are gone for good in the end, and the operator forces those who are left
-to go on; what is promised then is in ``sim/checkers/forced.py``.
+Disks are lost as a whole: the host comes back with an empty disk, as a new keeper, and the operator lets it vote in the
+place of the old one. In some runs most voters are gone for good at the end, and the operator forces the remaining
+keepers to go on; ``sim/checkers/forced.py`` has the promises for this case.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ KEYS = ("x", "y", "z")
 CLIENTS = 4
 TORMENT_S = 20.0
 CALM_S = 30.0
-"""Within it every operation must be answered."""
+"""Seconds without faults within which every operation must be answered."""
 ANSWER_S = 3.0
 RESULTS_MAX = 512
 JOURNALS = (2, 4, 5)
-"""Of seven worlds, those in which a disk loses the end of its journal, and not of a log."""
+"""Of seven worlds, those in which a disk loses the end of the store's journal instead of the end of a log."""
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=3_000, words_bytes=200, slack_rows=6)
 """Short times and small messages, so that much happens in twenty seconds."""
 
@@ -65,7 +65,7 @@ _write_of = msgspec.msgpack.Decoder(tuple[int, int, str, bytes]).decode
 
 
 class Registers:
-    """The state machine: values by key, and every effect that ever was."""
+    """The state machine: values by key, and a list of all effects."""
 
     def __init__(self) -> None:
         self.effects: list[tuple[int, int, int, str, bytes]] = []
@@ -166,7 +166,7 @@ class Play:
         self.churns = world.random.random() < 0.4
         self.ends_badly = world.random.random() < 0.55
         self.lost: dict[int, int] = {}
-        """Keepers whose disk is gone, and the host of each: another keeper is to take its place."""
+        """Keepers whose disk is lost, with their hosts; each is still to be replaced by another keeper."""
         self._struck: dict[int, tuple[int, float] | None] = {}
         """Hosts whose disk went bad: the life of the machine, and the time at which everything that put the disk right
         is synced; None while the disk is not right again."""
@@ -243,7 +243,7 @@ class Play:
                     break
 
     async def read(self, session: int) -> None:
-        """From the state of any keeper, after a barrier."""
+        """Read from the state of any keeper, after a barrier."""
         self._reads += 1
         number = (session, -self._reads)
         key = self.world.random.choice(KEYS)
@@ -270,7 +270,7 @@ class Play:
             return
 
     async def operator(self) -> None:
-        """Makes voters of learners, and the reverse, and keeps three of them."""
+        """Make learners voters, and the reverse, so that there are three voters."""
         random = self.world.random
         while not self.calm or self.lost:
             await asyncio.sleep(0.5 + random.random() * (1 if self.lost else 4))
@@ -293,21 +293,21 @@ class Play:
         return True
 
     async def replace(self) -> None:
-        """What ``bus.keepers.replace`` does: the new one in, when it has caught up, then the old one out."""
+        """Do what ``bus.keepers.replace`` does: add the new keeper when it has caught up, then remove the old one."""
         for old, number in list(self.lost.items()):
             life = self.lives[number]
             if life.up and await self.set_voter(life.keeper.id, True) and await self.set_voter(old, False):
                 del self.lost[old]
 
     async def replacing(self) -> None:
-        """An operator who does nothing else."""
+        """An operator that only replaces lost keepers."""
         while not self.calm or self.lost:
             await asyncio.sleep(0.5 + self.world.random.random())
             await self.replace()
 
     async def end_badly(self) -> None:
-        """Most voters are gone for good, while clients write and one that is left is a little behind. The operator
-        forces those who are left to go on, as ``bus.keepers.force`` does."""
+        """Lose most voters for good, while clients write and one remaining keeper is a little behind. The operator
+        forces the remaining keepers to go on, as ``bus.keepers.force`` does."""
         world, random = self.world, self.world.random
         self.calm = False
         sessions = range(CLIENTS + 10, 2 * CLIENTS + 10)
@@ -354,8 +354,8 @@ class Play:
         return all(sound)
 
     def _sound(self, number: int) -> bool:
-        """Whether the disk of this host is right, and stays so when the machine crashes now: a crash takes back what
-        put the disk right if that is not synced yet."""
+        """True if the disk of this host is right, and stays right if the machine crashes now: a crash undoes a repair
+        that is not synced."""
         host = self.world.hosts[number]
         if host.disk.damage() or not _whole_on(host.disk):
             self._struck[number] = None
@@ -377,7 +377,8 @@ class Play:
             world.flip_bit(number)
 
     async def lose_tail(self, world: World, restarted: Restarted) -> None:
-        """In some worlds, of the store's journal, with whatever was promised in it; the machine is down meanwhile."""
+        """Remove the end of a log while the machine is down; in some worlds the end of the store's journal, with all
+        acknowledged rows in it."""
         if not self._may_strike():
             return
         number = world.random.randrange(len(world.hosts))
@@ -397,7 +398,7 @@ class Play:
             world.hosts[number].disk.shatter()
 
     async def lose_disk(self, world: World, restarted: Restarted) -> None:
-        """For good, with the keeper that was on it: the next one on this host is another."""
+        """Lose a disk for good, and with it its keeper: the next keeper of this host is a new one."""
         if not self._may_strike():
             return
         life = world.random.choice([*self.lives.values()])
@@ -416,7 +417,7 @@ class Play:
             host.disk.full = False
 
     async def crash_all(self, world: World, restarted: Restarted) -> None:
-        """And most of them come back at once."""
+        """Crash all keepers; most of them come back at once."""
         for number, host in enumerate(world.hosts):
             if host.up:
                 world.crash(number)
@@ -429,13 +430,13 @@ class Play:
         return max(leading, key=lambda life: life.keeper.ledger.epoch).number if leading else None
 
     async def isolate_leader(self, world: World, restarted: Restarted) -> None:
-        """So that it writes down what nobody else has."""
+        """Cut off the leader, so that it writes rows that no other keeper has."""
         leader = self._leader()
         if leader is not None:
             world.partition([leader], [number for number in range(len(world.hosts)) if number != leader])
 
     async def pause_leader(self, world: World, restarted: Restarted) -> None:
-        """So that it believes that it still leads when it wakes up."""
+        """Pause the leader, so that it believes that it still leads when it goes on."""
         leader = self._leader()
         if leader is not None:
             world.pause(leader, 0.5 + 2 * world.random.random())
@@ -446,8 +447,9 @@ class Play:
             world.crash(leader)
 
     async def churn(self) -> None:
-        """Every leader crashes soon, some before they could tell anybody what they wrote, and just enough voters are up
-        to elect another: what one has alone must neither be committed too early nor be lost too late."""
+        """Let every leader crash soon, some before they have sent their new rows to any other keeper, with just enough
+        voters up to elect another: a row that one keeper alone has must not be committed too early, nor lost after
+        that."""
         world, random = self.world, self.world.random
         until = world.now + TORMENT_S
         world.set_link(Link(loss=0.3))
@@ -480,7 +482,7 @@ class Play:
 
 
 def _whole_on(disk: SimStore) -> bool:
-    """What the keeper of this disk has written down about its health."""
+    """True if the keeper of this disk has recorded that its copy is whole."""
     meta = disk.get(f"{NAME}/meta/a")
     return meta is not None and meta_of(meta).health == WHOLE
 
@@ -517,8 +519,8 @@ async def play(world: World, history: History) -> None:
 
 
 async def found(playing: Play) -> None:
-    """The voters begin a log together. In half of the runs founders crash meanwhile, the first among them most of all:
-    when all are there again and nobody has a log, it is begun anew, as members of a bus do
+    """Let the voters begin a log together. In half of the runs founders crash meanwhile, most often the first one. When
+    all are up again and no keeper has a log, they begin again, as members of a bus do
     (``runtime/keepers/keeper.py``)."""
     world, random = playing.world, playing.world.random
     voters = range(playing.voters)
@@ -543,7 +545,7 @@ async def found(playing: Play) -> None:
 
 
 async def settle(playing: Play) -> None:
-    """Everybody has applied the same, and is whole."""
+    """Wait until all keepers have applied the same rows, and are whole."""
     until = playing.world.now + CALM_S
     while playing.world.now < until:
         if all_applied([life.keeper for life in playing.lives.values()]):
@@ -553,8 +555,8 @@ async def settle(playing: Play) -> None:
 
 
 def all_applied(keepers: Sequence[Keeper]) -> bool:
-    """Whether all are whole and have done everything, as somebody says who leads: alike they are also when all were
-    started again and have done nothing yet."""
+    """True if all keepers are whole and have applied everything that a leader has committed. Equal states alone do not
+    show it: keepers that were all restarted and have applied nothing are equal, too."""
     alike = len({keeper.applied for keeper in keepers}) == 1 and all(keeper.whole for keeper in keepers)
     return alike and any(
         one.leads

@@ -36,7 +36,7 @@ LAST_ROUNDS = 8
 UNDER_WAY_MAX = 6
 MEDIA = (Medium(), Medium(broadcasts=False))
 FAULTS = tuple(fault for fault in EVERY_FAULT if fault is not flip)
-"""Queued calls refuse a file that is damaged; there is nothing to go on with."""
+"""All faults but damage on disk: queued calls refuse a damaged file, and cannot go on without it."""
 
 
 class Interface:
@@ -45,7 +45,7 @@ class Interface:
 
 
 class Talker:
-    """An object that echoes, late or with an error; it notes what it handled."""
+    """An object that echoes, late or with an error, and records the messages that it handled."""
 
     def __init__(self, player: Player, role: str) -> None:
         self.player = player
@@ -82,7 +82,7 @@ class Guard:
 
 
 class Asker:
-    """In whose name questions are asked; several use the same tokens."""
+    """The sender of questions; several askers use the same tokens."""
 
     async def say(self, message: Kqml) -> None: ...
 
@@ -235,7 +235,7 @@ class Player:
                 raise Violation(f"the queued call {body!r} failed") from None
 
     async def _float(self) -> None:
-        """An alias that comes and goes."""
+        """Add and remove an alias, again and again."""
         if self._floating is not None:
             change = self.world.random.choice((self.bus.directory.add_alias, self.bus.directory.delete_alias))
             await change(FLOATER, self._floating)

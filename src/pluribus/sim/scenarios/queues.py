@@ -1,8 +1,8 @@
 """Queues under faults: senders, consumers that come and die, selectors, keys, delays, dead letters, on keepers that
-crash, tear, forget and disagree about the time.
+crash, whose disks tear and forget rows, and whose clocks differ.
 
-Two queues, so that messages can also move from one to the other in transactions. Everything a keeper hands out and
-takes back is written down as it applies it, and everything that clients are answered.
+Two queues, so that messages can also move from one to the other in transactions. Every assignment and settlement is
+recorded when a keeper applies it, and so is every answer to a client.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _encode = msgspec.msgpack.encode
 
 
 class Sent(msgspec.Struct, array_like=True):
-    """What a sender says of a message, besides its body."""
+    """What a sender gives with a message, besides the body."""
 
     number: int
     key: str
@@ -62,7 +62,7 @@ class Sent(msgspec.Struct, array_like=True):
 
 
 class Life(hosts.Life):
-    """Writes down what its queues hand out and take back."""
+    """A keeper that records what its queues hand out and take back."""
 
     def __init__(self, play: Play, number: int) -> None:
         super().__init__(play, number)
@@ -86,7 +86,8 @@ class Life(hosts.Life):
         self.held = {}
 
     def _compare(self, name: str, queue: Queue, alone: bool) -> None:
-        """``alone``: one command was applied, so that what is ready now was so when it handed out."""
+        """Compare a queue before and after. ``alone``: only one command was applied, so a message that is ready now was
+        ready when the queue handed others out."""
         before = self.held.get(name)
         now = {
             thing: (number, held.delivery)
@@ -127,9 +128,9 @@ class Play(hosts.Play):
         self._transactions = 0
         self._settlements = 0
         self._changes = 0
-        """How often the queue was paused or resumed, as far as is known."""
+        """How often the queue was paused or resumed, as far as the operator knows."""
         self._senders = 0
-        """Who may still send: a message may be confirmed long after the last fault."""
+        """Senders that may still send: a message may be confirmed long after the last fault."""
 
     async def begin(self, number: int, bus: Any = None) -> None:
         life = self.lives[number] = Life(self, number)
@@ -199,7 +200,7 @@ class Play(hosts.Play):
     # Receiving.
 
     async def consumer(self, name: int) -> None:
-        """Attaches, works for a while, and dies without a word or leaves; another one takes its place."""
+        """Attach, work for a while, and crash or leave; another consumer takes its place."""
         random = self.world.random
         number = 1_000 * name
         while not self.calm or self._left():
@@ -236,7 +237,7 @@ class Play(hosts.Play):
                 life.keeper.alive([(hosted.number, owner)])
 
     async def handle(self, number: int, epoch: int, thing: int, delivery: int, body: bytes) -> bool:
-        """Whether the consumer is still attached."""
+        """Handle a message; returns True if the consumer is still attached."""
         random = self.world.random
         self.add(number, "told", (thing, delivery), body)
         if random.random() < 0.05:
@@ -258,7 +259,7 @@ class Play(hosts.Play):
         return outcome.status != ENDED
 
     async def settle(self, command: words.Settle) -> words.Outcome:
-        """A settlement that was answered once with doubt may be answered *lost* the second time: it was done."""
+        """Settle messages. If the first answer was uncertain, a second one may say *lost*: the settlement was done."""
         return await self.told("orders", command)
 
     async def move(self, number: int, epoch: int, thing: int, delivery: int, body: bytes) -> bool:
@@ -277,7 +278,7 @@ class Play(hosts.Play):
         return True
 
     async def _told(self, name: str, number: int, epoch: int) -> list[tuple[int, int, bytes]]:
-        """What the consumer is told by the keeper that it happens to be connected to: messages, deliveries, bodies."""
+        """Read assignments from the keeper to which the consumer is connected: messages, deliveries, bodies."""
         up = [life for life in self.lives.values() if life.up and life.queue(name) is not None]
         if not up:
             return []
@@ -298,13 +299,13 @@ class Play(hosts.Play):
         ]
 
     def _left(self) -> bool:
-        """Whether something is in the queue, or may yet come; dead letters are redriven."""
+        """True if messages are in the queue, or may still come; dead letters are redriven."""
         queues = [life.queue("orders") for life in self.lives.values() if life.up]
         left = [one is None or one.messages.count or one.messages.dead for one in queues]
         return bool(self._senders) or any(left) or not left
 
     async def redriver(self) -> None:
-        """Dead letters come back at last, when nothing is rejected any more."""
+        """Redrive dead letters at the end, when no message is rejected any more."""
         random = self.world.random
         while not self.calm:
             await asyncio.sleep(1 + random.random() * 4)
@@ -375,7 +376,7 @@ async def play(world: World, history: History) -> None:
 
 
 async def bodies_left(life: Life, name: str) -> list[bytes]:
-    """Of every message that is in a queue at the end."""
+    """The body of every message that is in a queue at the end."""
     queue = life.queue(name)
     assert queue is not None
     for _ in range(100):

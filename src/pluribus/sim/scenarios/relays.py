@@ -22,7 +22,7 @@ from .groups import CALM_S, MEDIA, TORMENT_S
 
 NAME = "news"
 OUTSIDE = 2
-"""The first so many hosts are no members: they only send."""
+"""How many hosts, the first ones, are no members and only send."""
 LAST_ROUNDS = 20
 PROMISES = ("fifo", "causal", "semantic", "total", "total safe")
 

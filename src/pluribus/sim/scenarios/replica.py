@@ -58,7 +58,7 @@ class Map(Fold):
 
 
 class Watched(Map):
-    """One member's copy: whatever is done to it is written down."""
+    """One member's copy of the map, which records every operation."""
 
     def __init__(self, player: Player) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Watched(Map):
 
 
 class Player:
-    """One member with two callers; now and then it closes the replica and opens it again, as a stranger."""
+    """One member with two callers; now and then it closes the replica and opens it again, as a new member."""
 
     def __init__(self, world: World, history: History, bus: Bus) -> None:
         self.world = world
@@ -92,8 +92,8 @@ class Player:
         self.tasks = [asyncio.create_task(self._live()), *[asyncio.create_task(self._call()) for _ in range(CALLERS)]]
 
     def life(self, index: int) -> int:
-        """Of the replica at this moment. What is new of it is written down first: that it began here, or that it goes
-        on in another chain of primaries, with what it has."""
+        """The generation of the replica now. A new one is recorded first: that it began here, or that it goes on in
+        another chain of primaries, with the state that it has."""
         replica = self.bus._replicas[NAME]
         life, transfer = replica.generation, replica._channel.state
         if life != self._life:
@@ -135,8 +135,8 @@ class Player:
                 raise
 
     def _watch(self, replica: Replica[Watched]) -> None:
-        """Write down at once that a life goes on with an older state: nothing may be applied in it before this member
-        hands it to others, and leaves."""
+        """Record at once that a generation goes on with an older state: this member may hand it to others and leave
+        before it applies anything."""
         transfer = replica._channel.state
         assert transfer is not None, "replicas have a state"
         told = transfer.on_older
@@ -155,7 +155,8 @@ class Player:
                 await self.call_one(random.choice(KEYS), random.choice(TIMEOUTS_S))
 
     async def call_one(self, key: str, timeout: float | None, what: str = "") -> None:
-        """One operation, from its beginning to whatever the caller learns of it, asking again or not."""
+        """Do one operation and record what the caller learns of it; after an uncertain answer it asks again, or gives
+        up."""
         random, replica = self.world.random, self.replica
         if replica is None:
             return
@@ -179,7 +180,7 @@ class Player:
             self.note("answer", identity, _encode([replica.generation, result]))
 
     async def _asked(self, replica: Replica[Watched], command: bytes, timeout: float | None) -> bytes:
-        """Call, and after an uncertain end mostly again; once that happened, not even ``NotPrimary`` is certain."""
+        """Call, and mostly call again after an uncertain answer; from then on not even ``NotPrimary`` is certain."""
         try:
             return await replica.call(command, timeout=timeout)
         except Uncertain as error:

@@ -1,4 +1,5 @@
-"""Shatter: all members lose each other at once, some die, and the rest go on, with messages under way all the time."""
+"""Shatter: all members are cut off from each other at once, some die, and the others go on, with messages under way all
+the time."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .groups import MEDIA, NAMES, Player, settled
 
 ROUNDS = 3
 APART_S = 4.0
-"""By then everybody knows that it is alone."""
+"""Seconds after which every member has noticed that it is alone."""
 TOGETHER_S = 4.0
 LOOK_S = 0.0003
 LOOKS_MAX = 10_000
@@ -50,7 +51,7 @@ async def play(world: World, history: History) -> None:
 
 
 async def _until_busy(world: World, history: History) -> None:
-    """A moment at which one member has delivered what others have not: just after a delivery."""
+    """Wait for a moment just after a delivery, when one member has delivered a message that others have not."""
     for _ in range(LOOKS_MAX):
         before = len(history)
         await asyncio.sleep(LOOK_S)

@@ -69,13 +69,13 @@ NAME = "play"
 
 
 class Book:
-    """What happened, as programs and routers saw it."""
+    """The record of the run: events of programs and routers."""
 
     def __init__(self, world: World, history: History) -> None:
         self.world = world
         self.history = history
         self.ended: set[int] = set()
-        """Tickets that were given up for good."""
+        """Tickets whose programs have left for good."""
         self.live: dict[tuple[int, str], tuple[int, tuple[int, ...]]] = {}
         self.counted: set[MessageId] = set()
 
@@ -84,12 +84,12 @@ class Book:
         self.world.note(what, group, repr(id).encode())
 
     def heard(self, sender: int, to: int, word: Word) -> None:
-        """By a router."""
+        """Record a word that a router received."""
         if isinstance(word, Dropout) and word.end:
             self.ended.add(word.ticket)
 
     def observe(self, occupant: Occupant, what: str, about: Any) -> None:
-        """What a sender's queue tells."""
+        """Record an event of a sender's queue."""
         if what == "queued":
             self.settled(about, occupant.origin)
         elif what == "denied":
@@ -110,7 +110,7 @@ class Book:
             self.add("done", port, id, legs, members=tuple(ticket for _, ticket in acks))
 
     def changed(self, word: Change) -> None:
-        """A router's map."""
+        """Record a change of a router's map."""
         match word:
             case RouteAdded(version, made):
                 self.add("route+", f"{made.source}>{made.target}", parent=version)
@@ -126,7 +126,7 @@ class Book:
 
 
 class Routing:
-    """The operator's hands: where the router is, and the map while it is on its way."""
+    """The operator: it knows where the router is, and has the map while the router moves."""
 
     def __init__(self, world: World, book: Book, plan: Any, answers: str) -> None:
         self.world = world
@@ -139,7 +139,7 @@ class Routing:
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """On its machine, if that is up: with the map that it was handed, else with what the disk holds."""
+        """Start the router on its machine, if that is up: with the map that it was handed, or with the map on disk."""
         async with self._starting:
             host = self.world.hosts[self.home]
             bus = host.bus
@@ -205,12 +205,13 @@ class Copies:
                 raise
 
     async def move(self) -> None:
-        """Nothing has to move."""
+        """Do nothing: every machine has a copy of the map."""
         await self.start()
 
 
 class Role:
-    """One program: it occupies a slot on some machine. When that crashes it starts elsewhere, as somebody new."""
+    """One program: it occupies a slot on some machine. When the machine crashes, the program starts on another one, as
+    a new program."""
 
     def __init__(self, play: Play, slot: str) -> None:
         self.play = play
@@ -247,7 +248,7 @@ class Role:
             await asyncio.sleep(random.random() * (0 if self.play.calm else 2))
 
     def _listen(self, station: Station) -> None:
-        """What is said to this member, from before it enrols."""
+        """Record the words that this member receives, beginning before it enrols."""
         versions: dict[MessageId, tuple[int, int]] = {}
         live: dict[str, tuple[int, int, tuple[int, ...]]] = {}
         self._versions, self._told = versions, live
@@ -295,7 +296,7 @@ class Role:
         )
 
     async def _occupy(self, slot: EnrolledSlot, bus: Bus) -> Carry | None:
-        """What it takes along; None if the machine crashed."""
+        """Occupy the slot; returns the state that the program takes along, or None if the machine crashed."""
         readers = [asyncio.create_task(self._read(slot, port)) for port in PORTS.get(self.slot, ())]
         try:
             return await self._work(slot, bus)
@@ -331,7 +332,7 @@ class Role:
         return slot.carry()
 
     async def send(self, slot: EnrolledSlot, port: str) -> None:
-        """On a port; in one way or another."""
+        """Send on a port, in one of several ways."""
         random, occupant = self.world.random, slot._occupant
         number = occupant.outbox.next_number
         id = (occupant.origin, number)
@@ -392,7 +393,7 @@ class Play:
         self.book = Book(world, history)
         self.calm = self.over = False
         self.settled = False
-        """From then on messages must be done soon, so nobody withholds any."""
+        """True at the end: messages must be acknowledged soon, so no program withholds one."""
         quiet = "quiet" if world.seed % 3 == 2 else ""
         answers = "all" if world.seed % 5 == 4 else "asker"
         plan = plan_of(PLAN.format(quiet=quiet))

@@ -29,16 +29,16 @@ CALM_S = 40.0
 NAMES = ("a", "b")
 CELLS = ("c0", "c1")
 OPERATIONS_MAX = 40
-"""Of one worker and kind."""
+"""The operations of one worker in one kind of space."""
 LEASED = "l"
-"""Tuples of this name are written with a lease."""
+"""The name of tuples that are written with a lease."""
 LEASE_S = 2.0
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=20_000, slack_rows=6)
 
 
 async def flip_first(world: World, restarted: Restarted) -> None:
-    """A bit of the first keeper's disk. Of a row that is damaged on two keepers of three no majority is left; the
-    scenarios of keepers look after that."""
+    """Flip a bit of the first keeper's disk only: a row that is damaged on two keepers of three has no majority. The
+    scenarios of keepers test that."""
     world.flip_bit(0)
 
 
@@ -144,7 +144,7 @@ class Player:
             self.note("flushed", kind)
 
     async def call(self, space: Space, kind: str, what: str, given: tuple[Any, ...], timeout: float = 0.0) -> Any:
-        """One operation, and what its caller learns of it."""
+        """Do one operation, and record what its caller learns."""
         id = (int(self.bus.me), self.play.next_value())
         self.note("call", kind, id, [what, given])
         name = given[0] or str
@@ -174,7 +174,7 @@ class Player:
         return result
 
     async def drain(self, kind: str) -> None:
-        """Take what is left."""
+        """Take all tuples that are left."""
         space = self.spaces[kind]
         for name in (*NAMES, *CELLS, LEASED):
             while await self.call(space, kind, "take_now", (name,)) is not None:

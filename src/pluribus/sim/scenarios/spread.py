@@ -1,9 +1,8 @@
 """Spread: the tree alone, on a fixed list, while members die between one of its datagrams and the next.
 
-Whoever dies does so at a boundary that the seed picks: just before a datagram leaves it, just after, or before the one
-that is on its way reaches it. So each of the source's four failures, and several of them together, strike at every
-point of a message's way down and of the acknowledgements' way up. Nothing repairs above the tree: it keeps its promises
-alone.
+A host dies at a boundary that the seed picks: just before a datagram leaves it, just after that, or before a datagram
+on its way reaches it. So each of the source's four failures, and several of them together, strike at every point of a
+message's way down and of the acknowledgements' way up. Nothing repairs above the tree: it keeps its promises alone.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from . import Scenario
 
 SENDING_S = 1.0
 SETTLING_S = 12.0
-"""Within it everybody has been found dead who is, every message has reached all, and all of it is forgotten."""
+"""Seconds after which all dead members are known to be dead, every message has reached all, and is forgotten."""
 MESSAGES_MAX = 12
 FAILURES = ("child_before", "child_after", "proxy_before", "proxy_after")
 LATE = 20
-"""So many datagrams later than planned, a death may be of any kind."""
+"""Datagrams after the planned boundary from which a death may be of any kind."""
 SETTLING_SLOWLY_S = 50.0
 SLOW = Link(latency_s=2.5)
-"""What a member sent reaches another after it is known to be dead."""
+"""A link so slow that a member's datagrams arrive after it is known to be dead."""
 LOSSY = Link(loss=0.04, duplicate=0.04, reorder=0.1)
 
 CATALOGUE.setdefault(Roster.name, Roster)
 
 
 def stack(seed: int, members: int) -> str:
-    """Every shape of tree, with either kind of proxy; sometimes somebody sends who is not in the list."""
+    """Every shape of tree, with either kind of proxy; in some seeds a member sends that is not in the list."""
     random = Random(f"{seed}/stack")
     by = random.choice(["tree", "tree", "pipeline", "gossip"])
     k, degree = random.randrange(1, 5), random.randrange(1, 4)
@@ -113,7 +112,7 @@ class Reaper:
 
 
 def kind_of(host: Host, word: object, *, sends: bool) -> str:
-    """Which of the source's four failures it is if this host dies now, before or after this word of its."""
+    """Which of the source's four failures this is, if the host dies now, before or after it sends this word."""
     assert host.bus is not None
     roster = roster_of(host.bus)
     me = roster.members.index(host.bus.me) if host.bus.me in roster.members else -1
@@ -165,7 +164,7 @@ async def play(world: World, history: History) -> None:
 
 
 async def listening(world: World, history: History) -> None:
-    """Returns when every host writes down what it delivers, and has the list."""
+    """Returns when every host records its deliveries, and has the list."""
     for bus in world.buses:
         _listen(world, history, bus)
     while not all(roster_of(bus).members for bus in world.buses):  # noqa: ASYNC110 - virtual time costs nothing
@@ -193,7 +192,7 @@ def send(world: World, history: History, bus: Bus) -> None:
 
 
 def agreement(history: History) -> int:
-    """What one survivor delivers, or sends, every survivor of the list delivers."""
+    """A message that one survivor delivers, or sends, is delivered by every survivor of the list."""
     settled = next(history.of("settled"))
     delivered: dict[tuple[int, int], set[int]] = {}
     for h in history.of("deliver"):
@@ -212,7 +211,7 @@ def agreement(history: History) -> int:
 
 
 def forgotten(history: History) -> int:
-    """In the end nobody holds anything: what everybody has is forgotten."""
+    """At the end no member holds a message: messages that all have are forgotten."""
     sent = sum(1 for _ in history.of("send"))
     checks = 0
     for h in history.of("held"):

@@ -24,9 +24,9 @@ TORMENT_S = 20.0
 CALM_S = 30.0
 LAST_ROUNDS = 20
 PROMISES = ("fifo", "causal", "semantic", "total", "total safe")
-"""Each seed has one of them."""
+"""The orders of groups; a seed has one of them."""
 PADDING_BYTES = (0, 0, 10_000, 1_000_000)
-"""A state that passes at once, or takes its time."""
+"""Bytes that are added to the state, so that handing it on takes no time, or some."""
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], bytes]).decode
@@ -48,7 +48,7 @@ class Notes:
 
 
 class Player:
-    """One member: sends, reads with all its time, and now and then leaves and comes back as a stranger."""
+    """One member: sends, reads quickly or slowly, and now and then leaves and comes back as a new member."""
 
     def __init__(self, world: World, history: History, bus: Bus, promises: str, padding: int) -> None:
         self.world = world
@@ -99,8 +99,8 @@ class Player:
         asyncio.create_task(self._read(self.group, self.notes))  # noqa: RUF006 - it ends with the group
 
     def _watch(self) -> None:
-        """Write down where states begin: with the view in which the first member finds itself alone with none, with
-        what a reader restores, and where it goes on with an older one because all with a later one are gone."""
+        """Record where states begin: in a view in which the first member is alone and has no state; when a reader
+        restores one; and when a member goes on with an older state because all members with a later one are gone."""
         channel = next((found for found in self.bus._dispatch.channels.values() if found.name == NAME), None)
         channel = channel or next(found for found, _ in self.bus._dispatch._again.values())
         transfer, notes = channel.state, self.notes

@@ -44,12 +44,13 @@ WISHES = (
     (SHARED, "+"),
 )
 WORK_S_MAX = 0.05
-"""What an event of a shared subscription takes to be done."""
+"""Seconds that the work on one event of a shared subscription takes, at most."""
 TORMENT_S = 20.0
 CALM_S = 60.0
 LAST_ROUNDS = 20
 ORDERED_SHARE = 0.6
-"""Of members subscribe in total order, and share: the others learn of it only by being told."""
+"""The share of members that subscribe in total order, or share subscriptions; the other members learn of them only by
+messages."""
 NUMBER = number_of(GROUP)
 
 
@@ -73,7 +74,7 @@ class Player:
         self.task = asyncio.create_task(self._live())
 
     def _told(self, event: object) -> None:
-        """What a primary had agreed on is lost, and the application was told."""
+        """Record that events on which a primary had agreed are lost, and that the application was told."""
         if isinstance(event, (Dissolved, Reverted)):
             self.history.add(Happening(self.world.now, int(self.bus.me), "lost"))
 

@@ -1,8 +1,8 @@
 """Transactions under faults: tokens move between two queues, one or two at a time, each move with a receipt in a third.
 
-A token is a message that says which it is and how often it was moved; whoever moves it writes that number and one more.
-Some transactions are committed at once, some prepared and decided later by somebody else, while their consumers die and
-keepers crash, tear, forget and disagree about the time.
+A token is a message with its number and a count of its moves; each move writes the count plus one. Some transactions
+are committed at once, some prepared and decided later by somebody else, while their consumers die, keepers crash, disks
+tear and forget rows, and clocks differ.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Play(queues.Play):
     def __init__(self, world: World, history: History) -> None:
         super().__init__(world, history)
         self.undecided: dict[int, tuple[int, list[bytes], dict[int, list[bytes]], dict[int, list[bytes]]]] = {}
-        """Prepared ones: version, what they moved, and what either decision does."""
+        """Prepared transactions: version, the tokens that they moved, and the commands of either decision."""
         self.moving = 0
 
     async def create(self) -> None:
@@ -104,7 +104,7 @@ class Play(queues.Play):
                     await self.told(side, words.Detach(number))
 
     async def transact(self, held: list[Held]) -> None:
-        """Every token that is held here goes to the other side, with one receipt for all of them."""
+        """Move every token that is held here to the other side, with one receipt for all of them."""
         random = self.world.random
         self._transactions += 1
         id = 100_000 + self._transactions
@@ -143,7 +143,7 @@ class Play(queues.Play):
             self.undecided[id] = (1, sends[NUMBERS["receipts"]], commit, abort)
 
     async def together(self, id: int, parts: dict[int, list[bytes]], end: listed.Command) -> bool:
-        """Whether it was done."""
+        """Do all commands in one transaction; returns True if it was committed."""
         self._settlements += 1
         every = [*parts.items(), (NUMBERS["transactions"], [listed.encode(end)])]
         together = host.Together(40_000, self._settlements, 0, every)
@@ -155,7 +155,7 @@ class Play(queues.Play):
         return outcome.status in (host.DONE, host.AGAIN)
 
     async def coordinator(self) -> None:
-        """Decides about prepared transactions, sooner or later."""
+        """Decide about prepared transactions, sooner or later."""
         random = self.world.random
         while not self.calm or self.undecided or self.moving:
             await asyncio.sleep(random.random() * 0.5)

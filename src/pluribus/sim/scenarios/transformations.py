@@ -1,7 +1,7 @@
 """Messages that change their format between two queues while members crash and keepers fail.
 
 Every member sends to the queue ``incoming``, and every member has a transformer that moves messages to ``orders``: so
-they compete, and whoever dies leaves some in doubt. One message in six is no JSON.
+they compete, and a member that dies leaves some messages in doubt. One message in six is no JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .spaces import FAULTS, KEEPERS, SETTINGS
 TORMENT_S = 15.0
 CALM_S = 60.0
 MESSAGES_MAX = 60
-"""Of one member's life."""
+"""Messages that a member sends in one life."""
 CHAIN = "json > simulated.tripled > msgpack"
 
 _encode = msgspec.msgpack.encode
@@ -32,7 +32,7 @@ _encode = msgspec.msgpack.encode
 
 @transformation("simulated.tripled")
 async def tripled(value: object) -> object:
-    """Takes its time, so that members die meanwhile."""
+    """A slow function of a chain, so that members die while it runs."""
     if not isinstance(value, int):
         raise NotTransformed(f"{value!r} is no number")
     await asyncio.sleep(0.02)
@@ -65,7 +65,7 @@ class Player:
                 raise
 
     async def _lives(self, act: object) -> None:
-        """Whatever fails is tried again, until this life or the run is over."""
+        """Try again whatever fails, until this life or the run is over."""
         assert callable(act)
         while not self.bus.closed and not self.play.over:
             try:

@@ -1,7 +1,7 @@
-"""Waking: members stand still, most often the eldest, and wake with what came meanwhile in their buffers.
+"""Waking: members are paused, most often the eldest, and go on with the datagrams in their buffers that came meanwhile.
 
-Nothing is lost, and nobody is cut off. So what a member delivers must be a beginning of what those deliver who go on,
-whether it was left behind or not: what is left of disagreement would be its own doing.
+No datagram is lost, and no member is cut off. So the deliveries of a member must be a prefix of the deliveries of the
+members that go on, whether it was excluded or not: only the paused member itself could cause a difference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .groups import MEDIA, NAMES, Player, settled
 ROUNDS = 3
 TOGETHER_S = 1.5
 SHORT_S, LONG_S = 1.2, 5.0
-"""Others suspect who is silent for 1.3 s: pauses are mostly long enough for that, and some are not."""
+"""Seconds of pauses: members suspect another one that is silent for 1.3 s, so most pauses are long enough for that, and
+some are not."""
 PROMISES = ("total", "total safe")
 
 
@@ -49,7 +50,7 @@ async def play(world: World, history: History) -> None:
 
 
 def _eldest(world: World) -> int:
-    """Of the primary, if there is one: who says in which order everything is delivered."""
+    """The eldest member of the primary, if there is one: it decides the order of deliveries."""
     eldest = next((bus._dispatch.view.members[0] for bus in world.buses if bus.primary), 0)
     return next((n for n, host in enumerate(world.hosts) if host.bus is not None and host.bus.me == eldest), 0)
 

@@ -19,6 +19,10 @@ class SlowlyRead:
     def __init__(self):
         self._channel = SimpleNamespace(inbox=deque())
 
+    @property
+    def has_unread(self):
+        return bool(self._channel.inbox)
+
     async def __aiter__(self):
         while not self.closed:
             await turns(1)

@@ -142,6 +142,9 @@ class Room:
     def get(self, message: MessageId) -> Entry | None:
         return self._history.get(_identity(message))
 
+    def __repr__(self) -> str:
+        return f"<conversation {self.name!r}{', closed' if self.closed else ''}>"
+
     async def __aiter__(self) -> AsyncIterator[Entry]:
         """Messages from now on, each after the message that it answers."""
         async for delivered in self.deliveries():

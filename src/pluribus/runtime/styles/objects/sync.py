@@ -5,6 +5,7 @@ Handlers and methods of objects run as on any bus: plain functions in threads, c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,27 +13,25 @@ from typing import Any
 from ....core.errors import Closed
 from ....objects.interfaces import Export
 from ....objects.messages import ObjectMessage, Said
+from ....objects.queued import QueuedCall
 from ....objects.residents import INSTEAD
 from ....objects.subprotocols import Subprotocol
 from ....wire.kqml import Kqml
 from ...group.asking import ANSWER_S
 from ...loop.background import Background
-from ...sync.face import Face
+from ...sync.face import Closing, StandIn, real_of
 from . import communicator as real_communicator
 from . import directory as real_directory
 from . import handles as real_handles
 from . import networks as real_networks
 from . import queue as real_queue
 from . import shadows as real_shadows
+from .directory import Listed
 from .places import FIND_S
 from .shadows import USUAL, Usual
 
 
-def _real(who: Any) -> Any:
-    return who._real if isinstance(who, SyncShadow) else who
-
-
-class SyncShadow(Face):
+class SyncShadow(StandIn):
     """See ``Shadow``."""
 
     _real: real_shadows.Shadow
@@ -42,22 +41,27 @@ class SyncShadow(Face):
         return self._real.id
 
     @property
+    def member(self) -> int:
+        return self._real.member
+
+    @property
     def local(self) -> object | None:
         return self._real.local
 
     def send(self, message: Kqml | str, *, sender: object | None = None) -> None:
-        self._thread.call(self._real.send, message, sender=_real(sender))
+        self._thread.call(self._real.send, message, sender=real_of(sender))
 
     def send_object(
         self, body: Any, *, in_reply_to: str = "", reply_with: str = "", sender: object | None = None
     ) -> None:
-        options = {"in_reply_to": in_reply_to, "reply_with": reply_with, "sender": _real(sender)}
-        self._thread.call(self._real.send_object, body, **options)
+        self._thread.call(
+            self._real.send_object, body, in_reply_to=in_reply_to, reply_with=reply_with, sender=real_of(sender)
+        )
 
     def ask(
         self, message: Kqml | str | ObjectMessage, *, sender: object | None = None, timeout: float | None = ANSWER_S
     ) -> Said:
-        return self._thread.call(self._real.ask, message, sender=_real(sender), timeout=timeout)
+        return self._thread.call(self._real.ask, message, sender=real_of(sender), timeout=timeout)
 
     def call(
         self,
@@ -77,7 +81,7 @@ class SyncShadow(Face):
         return hash(self._real)
 
 
-class SyncDirectory(Face):
+class SyncDirectory(StandIn):
     """See ``ObjectDirectory``."""
 
     _real: real_directory.ObjectDirectory
@@ -91,52 +95,54 @@ class SyncDirectory(Face):
         subprotocols: Iterable[type[Subprotocol]] = (),
         exports: Iterable[type | Export] = (),
     ) -> SyncShadow:
-        options: dict[str, Any] = {"id": id, "names": names, "subprotocols": subprotocols, "exports": exports}
-        return SyncShadow(self._thread.call(self._real.add, served, *aliases, **options), self._thread)
+        return SyncShadow(
+            self._thread.call(
+                self._real.add,
+                real_of(served),
+                *aliases,
+                id=id,
+                names=names,
+                subprotocols=subprotocols,
+                exports=exports,
+            ),
+            self._thread,
+        )
 
     def remove(self, who: object) -> None:
-        self._thread.call(self._real.remove, _real(who))
+        self._thread.call(self._real.remove, real_of(who))
 
     def add_alias(self, alias: str, who: object) -> None:
-        self._thread.call(self._real.add_alias, alias, _real(who))
+        self._thread.call(self._real.add_alias, alias, real_of(who))
 
     def delete_alias(self, alias: str, who: object) -> None:
-        self._thread.call(self._real.delete_alias, alias, _real(who))
+        self._thread.call(self._real.delete_alias, alias, real_of(who))
 
     def preempt(self, target: object, by: object | None, mode: str = INSTEAD) -> None:
-        self._thread.ask(self._real.preempt, _real(target), _real(by), mode)
-
-    def shadow(self, name: str) -> SyncShadow:
-        return SyncShadow(self._real.shadow(name), self._thread)
+        self._thread.ask(self._real.preempt, real_of(target), real_of(by), mode)
 
     def find(self, name: str, *, timeout: float = FIND_S) -> SyncShadow:
         return SyncShadow(self._thread.call(self._real.find, name, timeout=timeout), self._thread)
 
+    def shadow(self, name: str) -> SyncShadow:
+        return SyncShadow(self._thread.ask(self._real.shadow, name), self._thread)
+
     def find_all(self, name: str, *, timeout: float = 0.0) -> list[SyncShadow]:
-        found = self._thread.call(self._real.find_all, name, timeout=timeout)
-        return [SyncShadow(shadow, self._thread) for shadow in found]
+        return [SyncShadow(one, self._thread) for one in self._thread.call(self._real.find_all, name, timeout=timeout)]
 
     def here(self) -> list[SyncShadow]:
-        return [SyncShadow(shadow, self._thread) for shadow in self._thread.ask(self._real.here)]
+        return [SyncShadow(one, self._thread) for one in self._thread.ask(self._real.here)]
+
+    def list(self, *, timeout: float = FIND_S) -> list[Listed]:
+        return self._thread.call(self._real.list, timeout=timeout)
 
 
-class SyncCommunicator(Face):
+class SyncCommunicator(StandIn):
     """See ``ObjectCommunicator``."""
 
     _real: real_communicator.ObjectCommunicator
 
     def send(self, receiver: SyncShadow | str, message: Kqml | str, *, sender: object | None = None) -> None:
-        self._thread.call(self._real.send, _real(receiver), message, sender=_real(sender))
-
-    def ask(
-        self,
-        receiver: SyncShadow | str,
-        message: Kqml | str | ObjectMessage,
-        *,
-        sender: object | None = None,
-        timeout: float | None = ANSWER_S,
-    ) -> Said:
-        return self._thread.call(self._real.ask, _real(receiver), message, sender=_real(sender), timeout=timeout)
+        self._thread.call(self._real.send, real_of(receiver), message, sender=real_of(sender))
 
     def send_object(
         self,
@@ -147,22 +153,41 @@ class SyncCommunicator(Face):
         reply_with: str = "",
         sender: object | None = None,
     ) -> None:
-        options = {"in_reply_to": in_reply_to, "reply_with": reply_with, "sender": _real(sender)}
-        self._thread.call(self._real.send_object, _real(receiver), body, **options)
+        self._thread.call(
+            self._real.send_object,
+            real_of(receiver),
+            body,
+            in_reply_to=in_reply_to,
+            reply_with=reply_with,
+            sender=real_of(sender),
+        )
+
+    def ask(
+        self,
+        receiver: SyncShadow | str,
+        message: Kqml | str | ObjectMessage,
+        *,
+        sender: object | None = None,
+        timeout: float | None = ANSWER_S,
+    ) -> Said:
+        return self._thread.call(self._real.ask, real_of(receiver), message, sender=real_of(sender), timeout=timeout)
 
     def broadcast(self, alias: str, message: Kqml | str, *, sender: object | None = None) -> None:
-        self._thread.call(self._real.broadcast, alias, message, sender=_real(sender))
+        self._thread.call(self._real.broadcast, alias, message, sender=real_of(sender))
 
     def ask_all(
         self, alias: str, message: Kqml | str, *, sender: object | None = None, timeout: float | None = ANSWER_S
     ) -> list[Said]:
-        return self._thread.call(self._real.ask_all, alias, message, sender=_real(sender), timeout=timeout)
+        return self._thread.call(self._real.ask_all, alias, message, sender=real_of(sender), timeout=timeout)
 
     def multicast(self, message: Kqml | str, *, sender: object | None = None) -> None:
-        self._thread.call(self._real.multicast, message, sender=_real(sender))
+        self._thread.call(self._real.multicast, message, sender=real_of(sender))
 
     def notify(self, who: object, content: Any, value: Any) -> int:
-        return self._thread.call(self._real.notify, _real(who), content, value)
+        return self._thread.call(self._real.notify, real_of(who), content, value)
+
+    def stats(self) -> dict[str, int]:
+        return self._thread.ask(self._real.stats)
 
     def subscribe(
         self,
@@ -173,16 +198,22 @@ class SyncCommunicator(Face):
         timeout: float | None = ANSWER_S,
     ) -> SyncUpdates:
         """The subscription begins at once: use it with ``with``."""
-        options = {"sender": _real(sender), "timeout": timeout}
-        real = self._thread.ask(self._real.subscribe, _real(receiver), content, **options)
+        options: dict[str, Any] = {"sender": real_of(sender), "timeout": timeout}
+        real = self._thread.ask(self._real.subscribe, real_of(receiver), content, **options)
         self._thread.call(real.open)
         return SyncUpdates(real, self._thread)
 
+    def watch(self) -> SyncWatching:
+        """It begins at once: use it with ``with``."""
+        real = self._thread.ask(self._real.watch)
+        self._thread.ask(real.__enter__)
+        return SyncWatching(real, self._thread)
 
-class SyncUpdates(Face):
-    """See ``Updates``."""
 
-    _real: real_communicator.Updates
+class SyncWaiting(Closing):
+    """See ``Waiting``: iterate it, or ``receive``."""
+
+    _real: real_communicator.Waiting
 
     def receive(self, timeout: float | None = None) -> Said:
         return self._thread.call(self._real.receive, timeout)
@@ -192,33 +223,76 @@ class SyncUpdates(Face):
             while True:
                 yield self.receive()
 
+
+class SyncUpdates(SyncWaiting):
+    """See ``Updates``."""
+
+    _real: real_communicator.Updates
+
     def close(self) -> None:
-        if self._thread.usable:
+        if not self.closed:
             self._thread.call(self._real.aclose)
 
 
-class SyncNetwork(Face):
+class SyncWatching(SyncWaiting):
+    """See ``Watching``."""
+
+    _real: real_communicator.Watching
+
+    def close(self) -> None:
+        if not self.closed:
+            self._thread.ask(self._real.__exit__, None, None, None)
+
+
+class SyncNetwork(StandIn):
     """See ``VirtualNetwork``."""
 
     _real: real_networks.VirtualNetwork
 
+    @property
+    def name(self) -> str:
+        return self._real.name
+
+    @property
+    def mode(self) -> str:
+        return self._thread.ask(lambda: self._real.mode)
+
+    def switch(self, mode: str) -> None:
+        self._thread.ask(self._real.switch, mode)
+
     def add(self, shadow: SyncShadow) -> None:
-        self._thread.call(self._real.add, shadow._real)
+        self._thread.call(self._real.add, real_of(shadow))
 
     def delete(self, shadow: SyncShadow) -> None:
-        self._thread.call(self._real.delete, shadow._real)
+        self._thread.call(self._real.delete, real_of(shadow))
 
     def multicast(self, message: Kqml | str, sender: object | None = None) -> None:
-        self._thread.call(self._real.multicast, message, _real(sender))
+        self._thread.call(self._real.multicast, message, real_of(sender))
 
     def __len__(self) -> int:
-        return len(self._real)
+        return self._thread.ask(self._real.__len__)
+
+    def __contains__(self, shadow: object) -> bool:
+        return self._thread.ask(self._real.__contains__, real_of(shadow))
 
 
-class SyncQueue(Face):
+class SyncQueue(StandIn):
     """See ``CallQueue``."""
 
     _real: real_queue.CallQueue
+
+    @property
+    def site(self) -> str:
+        return self._thread.ask(lambda: self._real.site)
+
+    def open(self, path: str | os.PathLike[str]) -> None:
+        self._thread.call(self._real.open, path)
+
+    def pending(self) -> list[QueuedCall]:
+        return self._thread.ask(self._real.pending)
+
+    def answer(self, which: str | int, *, timeout: float | None = None) -> Any:
+        return self._thread.call(self._real.answer, which, timeout=timeout)
 
 
 class SyncHandle:

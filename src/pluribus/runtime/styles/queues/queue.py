@@ -576,6 +576,10 @@ class MessageQueue:
         self._sender.close()
         self._line.close()
 
+    def __repr__(self) -> str:
+        kind = "durable queue" if self.durable else "queue in memory"
+        return f"<{kind} {self.name!r}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> MessageQueue:
         return self
 

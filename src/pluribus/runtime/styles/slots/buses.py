@@ -32,7 +32,7 @@ from .hosts import (
     CENTRAL,
     HOSTS,
     REPLICA,
-    Given,
+    GivenPlan,
     ReplicaHost,
     RouterHost,
     SlotsHost,
@@ -119,7 +119,7 @@ class Slots(Style):
 
     # Hosts
 
-    async def host(self, given: Given, by: str, kept: Any, answers: str, invoke: bool) -> SlotsHost:
+    async def host(self, given: GivenPlan, by: str, kept: Any, answers: str, invoke: bool) -> SlotsHost:
         if by not in HOSTS or answers not in (ASKER, ALL_OF_THEM):
             raise BadInput(f"by={by!r} and answers={answers!r}: use by= {', '.join(HOSTS)}, answers= asker or all")
         plan = plan_from(given)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` s
     from ....slots.carry import Carry
     from .buses import Slots
     from .communications import CommunicationsManager
-    from .hosts import Given, SlotsHost
+    from .hosts import GivenPlan, SlotsHost
     from .slot import EnrolledSlot
 
 ENROL_S = 10.0
@@ -24,7 +24,7 @@ class SlotsFace:
 
     async def slots(
         self,
-        plan: Given,
+        plan: GivenPlan,
         *,
         by: str = "router",
         store: str | os.PathLike[str] | Store | None = None,

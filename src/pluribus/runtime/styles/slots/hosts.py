@@ -43,11 +43,11 @@ ASKER, ALL_OF_THEM = "asker", "all"
 AGAIN_S = 0.05
 TEND_S = 5.0
 
-Given = str | os.PathLike[str] | Plan | Source | bytes
+GivenPlan = str | os.PathLike[str] | Plan | Source | bytes
 """An interconnection file, its text, or the map of a router that moved."""
 
 
-def plan_from(given: Given) -> Plan | BusMap:
+def plan_from(given: GivenPlan) -> Plan | BusMap:
     if isinstance(given, Plan):
         return checked(Source(given, printed(given)))
     if isinstance(given, Source):

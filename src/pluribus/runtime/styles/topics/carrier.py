@@ -24,9 +24,9 @@ from ....core.frame import Frame, Message
 from ....core.limits import OUTBOX_BATCHES_MAX, TURN_S_MAX
 from ....group.channel import REPORT_BUSY_BYTES
 from ....pubsub.backlog import Hold
-from ....pubsub.batch import Arrived, Batch, Gathering, checked, decode_batch, encode_batch
+from ....pubsub.batch import Arrived, Batch, EventExtra, Gathering, checked, decode_batch, encode_batch
 from ....pubsub.table import Reader, Table
-from ....wire.bodies import EVENTS
+from ....wire.bodies import EVENTS, Kind
 from ...group.group import Group
 
 log = logging.getLogger(__name__)
@@ -96,6 +96,13 @@ class Carrier:
                     self._sending = self._loop.create_task(self._send_queue())
             else:
                 self._sent([batch])
+
+    def takes(self, topic: str, size: int, kind: Kind, extra: EventExtra) -> bool:
+        """Whether an event may join the open batch, or begin one: not while earlier batches, or readers, lag behind."""
+        gathering = self.gathering
+        if gathering.empty:
+            return len(self._queue) < QUEUED and not self._crowded()
+        return gathering.fits(topic, size, kind, extra)
 
     async def room(self, timeout: float | None = None) -> None:
         """Close the batch, and return when the next one may begin. ``Overflow`` after ``timeout`` seconds."""

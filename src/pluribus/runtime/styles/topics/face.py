@@ -335,6 +335,8 @@ class TopicsFace:
         each of which holds up to ``ahead`` events; after ``tries`` deliveries an event is a dead letter. See
         ``SharedSubscription``.
         """
+        if call is not None and not callable(call):
+            raise BadInput(f"call={call!r} cannot be called: give a function of one event")
         if shared is True and durable is None:
             raise BadInput("shared=True shares what is kept under a name: give durable=NAME, or shared=NAME for live")
         if durable is not None or start is not None:
@@ -367,8 +369,13 @@ class TopicsFace:
                 tries=tries,
                 ahead=ahead,
             )
+        if not isinstance(pattern, str | None):
+            raise BadInput(f"the pattern {pattern!r}: several patterns together are for durable=; subscribe to each")
+        _refuse_kept(
+            commit=commit != "auto", max_bytes=max_bytes != FETCH_BYTES, tries=tries != TRIES, ahead=ahead != HELD_MAX
+        )
         return self.pubsub.subscribe(
-            cast("str | None", pattern),
+            pattern,
             where,
             type,
             near=near,
@@ -526,3 +533,10 @@ class TopicsFace:
         """A mailbox, which keeps events for a subscriber that may be away: events of these topics, and events posted to
         it. Use it with ``async with``; acknowledge each event when it is dealt with."""
         return self.durable.mailbox(name, topics)
+
+
+def _refuse_kept(**given: bool) -> None:
+    """``BadInput`` if an option is given that only durable events have."""
+    for name, differs in given.items():
+        if differs:
+            raise BadInput(f"{name}= is for durable events: leave it out, or give durable=NAME")

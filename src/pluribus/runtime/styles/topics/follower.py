@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ....core.errors import BadInput, Closed, PluribusError, Refused
 from ....core.ids import MessageId
@@ -352,7 +352,11 @@ class DurableSubscription(Generic[B]):
                 task.cancel()
         self._durable.forgotten(self)
 
-    async def __aenter__(self) -> DurableSubscription[B]:
+    def __repr__(self) -> str:
+        name = "without a name" if self.name is None else repr(self.name)
+        return f"<durable subscription {name} to {self.pattern!r}{', closed' if self.closed else ''}>"
+
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 

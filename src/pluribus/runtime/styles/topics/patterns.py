@@ -113,6 +113,9 @@ class Matches:
     async def close(self) -> None:
         await self.subscription.close()
 
+    def __repr__(self) -> str:
+        return f"<matches in {self.subscription!r}>"
+
     async def __aenter__(self) -> Matches:
         return await self.open()
 

@@ -30,7 +30,7 @@ from ....pubsub.concepts import Vocabulary
 from ....pubsub.event import Event, keys_of, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
-from ....pubsub.places import Near
+from ....pubsub.places import Near, near_and
 from ....pubsub.table import Table
 from ....pubsub.topics import checked_topic, overlap
 from ....pubsub.words import Advert, Want
@@ -261,7 +261,7 @@ class Topics(End):
             self.neighbours.retained.check(topic)
         while True:
             carriers = (base, *self.neighbours.also(topic))
-            full = next((one for one in carriers if not one.gathering.fits(topic, len(encoded), kind, extra)), None)
+            full = next((one for one in carriers if not one.takes(topic, len(encoded), kind, extra)), None)
             if full is None:
                 return self._add(carriers, topic, kind, encoded, extra, typed)
             await full.room(timeout)
@@ -332,7 +332,7 @@ class Topics(End):
         carriers = (base, *self.neighbours.also(topic))
         extra = _extra(headers, parent, retain)
         for carrier in carriers:
-            if not carrier.gathering.fits(topic, len(encoded), kind, extra):
+            if carrier.gathering.empty or not carrier.gathering.fits(topic, len(encoded), kind, extra):
                 carrier.room_now()
         added = self._add(carriers, topic, kind, encoded, extra, type(body))
         return kept if durable else added
@@ -378,12 +378,8 @@ class Topics(End):
                 )
             pattern, type = pattern_of(object, property), Changed
         translate = None if concept is None else translation(concept, vocabulary)
-        text = where
-        if near is not None:
-            if isinstance(where, Filter):
-                raise BadInput("near= goes with a condition that is a text: write it as one")
-            where = near.condition(where)
-        interest = Interest("#" if pattern is None else pattern, where, type, now=self.wall, translate=translate)
+        condition = near_and(near, where)
+        interest = Interest("#" if pattern is None else pattern, condition, type, now=self.wall, translate=translate)
         if shared is not None:
             checked_name(shared, "the shared subscription")
             guarantee, retain = "total", False
@@ -398,7 +394,7 @@ class Topics(End):
             call=call,
             bodies=bodies,
         )
-        made.near, made.where = near, text if isinstance(text, str) else None
+        made.near, made.where = near, None if where is None else str(where)
         return made
 
     def begin_soon(self, subscription: Subscription[Any]) -> None:

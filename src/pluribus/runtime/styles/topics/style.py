@@ -20,6 +20,7 @@ from ....pubsub.requests import (
     Listen,
     Live,
     Read,
+    SetWhere,
     Subscribers,
     Tell,
     Unlisten,
@@ -68,6 +69,11 @@ class TopicsStyle(Style):
                 assert isinstance(listening, Listening)
                 listening.read(request.count)
             return None
+        if isinstance(request, SetWhere):
+            if (listening := asker.held.get(("listen", request.number))) is not None:
+                assert isinstance(listening, Listening)
+                listening.set_where(request.where or None)
+            return None
         if isinstance(request, Tell):
             return await self._tell(request)
         if isinstance(request, Listen):
@@ -95,7 +101,8 @@ class TopicsStyle(Style):
                 return await live.wait_for_subscribers(request.topic, 0, None)
         return await super().handle(request, asker)
 
-    async def _tell(self, request: Tell) -> None:
+    async def _tell(self, request: Tell) -> list[tuple[int, int]]:
+        ids: list[tuple[int, int]] = []
         for packed in request.batches:
             checked(packed)
             batch = StoredBatch(packed, 0)
@@ -104,7 +111,10 @@ class TopicsStyle(Style):
                 body = bytes(data[ends[place] : ends[place + 1]])
                 headers = extra.headers[place] if extra.headers else None
                 parent = extra.parents[place] if extra.parents else None
-                await self.live.publish_encoded(topic, kind, body, headers, parent, request.retain, request.timeout_s)
+                sent = (topic, kind, body, headers, parent, request.retain, request.timeout_s)
+                sender, number = await self.live.publish_encoded(*sent)
+                ids.append((int(sender), number))
+        return ids
 
     async def _listen(self, request: Listen, asker: Asker) -> None:
         if sum(key[0] == "listen" for key in asker.held) >= LISTENS_MAX:
@@ -164,8 +174,12 @@ class Listening:
         if self._under_way < self._under_way_max:
             self._room.set()
 
+    def set_where(self, where: str | None) -> None:
+        self._subscription.set_where(where)
+
     async def _push(self) -> None:
         subscription = self._subscription
+        late = 0
         with suppress(OSError):
             while not subscription.closed:
                 missed = 0
@@ -182,22 +196,23 @@ class Listening:
                 self._under_way += len(events)
                 if self._under_way >= self._under_way_max:
                     self._room.clear()
-                await self._tell([_live(event) for event in events], missed)
+                await self._tell([_live(event) for event in events], missed, subscription.late - late)
+                late = subscription.late
                 await self._room.wait()
 
-    async def _tell(self, events: list[Live], missed: int) -> None:
+    async def _tell(self, events: list[Live], missed: int, late: int) -> None:
         """Send the events in as many frames as needed. An event that is too long for any frame counts as missed."""
         try:
-            await self._asker.push("topics", Heard(self._number, events, missed))
+            await self._asker.push("topics", Heard(self._number, events, missed, "", late))
         except TooLarge as error:
             if len(events) == 1:
                 log.warning("a client missed an event of %s: %s", events[0].topic, error)
                 self._under_way -= 1
-                await self._tell([], missed + 1)
+                await self._tell([], missed + 1, late)
                 return
             half = len(events) // 2
-            await self._tell(events[:half], missed)
-            await self._tell(events[half:], 0)
+            await self._tell(events[:half], missed, late)
+            await self._tell(events[half:], 0, 0)
 
     async def __call__(self) -> None:
         if self._task is not None:

@@ -20,10 +20,11 @@ from ....core.errors import BadInput, Closed, Gap, Overflow
 from ....core.events import Missed
 from ....core.ids import MessageId
 from ....core.limits import STALL_S, TURN_S_MAX
+from ....filters import Filter
 from ....pubsub.backlog import WAIT, Backlog
 from ....pubsub.event import Event
 from ....pubsub.interest import Interest
-from ....pubsub.places import Near
+from ....pubsub.places import Near, near_and
 from ...loop.callbacks import Call, call_with_events
 from ...loop.futures import looked_at
 
@@ -354,10 +355,14 @@ class Subscription(Generic[B]):
         if self.near is None:
             raise BadInput(f"the subscription to {self.pattern!r} is not bound to a place: subscribe with near=")
         self.near = self.near.moved(latitude, longitude)
-        self.set_where(self.near.condition(self.where))
+        self._choose(self.near.condition(self.where))
 
-    def set_where(self, where: Any) -> None:
-        """Set another condition, for events that arrive from now on."""
+    def set_where(self, where: str | Filter | None) -> None:
+        """Set another condition, for events that arrive from now on; None: no condition. ``near=`` stays."""
+        self._choose(near_and(self.near, where))
+        self.where = None if where is None else str(where)
+
+    def _choose(self, where: str | Filter | None) -> None:
         before = self.interest.filter is not None and self.interest.by_body
         self.interest.set_where(where)
         if self._carrier is not None:

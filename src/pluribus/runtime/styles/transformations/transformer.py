@@ -1,6 +1,8 @@
 """Moves messages from one queue to another, transformed on the way, each once.
 
-Theory of operation ------------------- A transformer is a consumer of its source. It transforms the messages that it
+Theory of operation
+-------------------
+A transformer is a consumer of its source. It transforms the messages that it
 holds outside of any transaction, because a function may take long. Then one transaction settles these messages and
 sends their results: both or neither, so a message is in the source or in the target, and never in both. When a
 transformer dies, its lease ends, and another one gets its messages: a message may be transformed twice, so a function
@@ -367,6 +369,9 @@ class Transformer:
             raise _Unfit(message, str(error)) from None
 
     # Its life.
+
+    def __repr__(self) -> str:
+        return f"<transformer from {self.source!r} to {self.target!r}{', closed' if self.closed else ''}>"
 
     async def __aenter__(self) -> Transformer:
         if self._task is not None:

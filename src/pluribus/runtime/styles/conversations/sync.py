@@ -1,0 +1,157 @@
+"""Conversations without ``await``: what ``pluribus.sync`` offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ....conversations.history import BYTES_MAX, MESSAGES_MAX, Delivered, Node
+from ....conversations.words import Entry, GroupInfo
+from ....core.ids import MessageId
+from ...sync.face import Closing, StandIn, one_by_one
+from . import lobby as real_lobby
+from . import room as real_room
+
+
+class SyncRoom(Closing):
+    """See ``Room``. Iterate it for messages from now on. Listeners are called in the thread of the bus, which they must
+    not keep."""
+
+    _real: real_room.Room
+
+    @property
+    def name(self) -> str:
+        return self._real.name
+
+    @property
+    def looking(self) -> bool:
+        return self._real.looking
+
+    @property
+    def bounds(self) -> tuple[int, int, bool]:
+        return self._real.bounds
+
+    @property
+    def description(self) -> str:
+        return self._thread.ask(lambda: self._real.description)
+
+    @property
+    def members(self) -> dict[str, bool]:
+        return self._thread.ask(lambda: self._real.members)
+
+    @property
+    def writing(self) -> list[str]:
+        return self._thread.ask(lambda: self._real.writing)
+
+    def write(self, going: bool = True) -> None:
+        self._thread.ask(self._real.write, going)
+
+    def send(self, text: str, parent: MessageId | None = None) -> MessageId:
+        return self._thread.call(self._real.send, text, parent)
+
+    def tree(self) -> Node:
+        return self._thread.ask(self._real.tree)
+
+    def history(self) -> list[Entry]:
+        return self._thread.ask(self._real.history)
+
+    def get(self, message: MessageId) -> Entry | None:
+        return self._thread.ask(self._real.get, message)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return one_by_one(self._thread, aiter(self._real))
+
+    def deliveries(self) -> Iterator[Delivered]:
+        return one_by_one(self._thread, self._real.deliveries())
+
+    def on_messages(self, listener: Callable[[list[Delivered]], None]) -> Callable[[], None]:
+        stop = self._thread.ask(self._real.on_messages, listener)
+        return lambda: self._thread.ask(stop)
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        stop = self._thread.ask(self._real.on_change, listener)
+        return lambda: self._thread.ask(stop)
+
+    def synchronise(self) -> None:
+        self._thread.ask(self._real.synchronise)
+
+    def leave(self) -> None:
+        self._thread.call(self._real.leave)
+
+    def stats(self) -> dict[str, int]:
+        return self._thread.ask(self._real.stats)
+
+
+class SyncConversations(StandIn):
+    """See ``Conversations``. Listeners are called in the thread of the bus, which they must not keep."""
+
+    _real: real_lobby.Conversations
+
+    def info(self, name: str) -> GroupInfo:
+        return self._thread.ask(self._real.info, name)
+
+    @property
+    def joined(self) -> list[str]:
+        return self._thread.ask(lambda: self._real.joined)
+
+    @property
+    def invited(self) -> list[GroupInfo]:
+        return self._thread.ask(lambda: self._real.invited)
+
+    @property
+    def rooms(self) -> dict[str, SyncRoom]:
+        rooms = self._thread.ask(lambda: self._real.rooms)
+        return {name: SyncRoom(room, self._thread) for name, room in rooms.items()}
+
+    def __iter__(self) -> Iterator[GroupInfo]:
+        return self._thread.ask(lambda: iter(self._real))
+
+    def room(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        identities_only: bool = False,
+    ) -> SyncRoom:
+        return SyncRoom(
+            self._thread.call(
+                self._real.room,
+                name,
+                description,
+                messages_max=messages_max,
+                bytes_max=bytes_max,
+                identities_only=identities_only,
+            ),
+            self._thread,
+        )
+
+    def look(self, name: str) -> SyncRoom:
+        return SyncRoom(self._thread.call(self._real.look, name), self._thread)
+
+    def join(self, name: str) -> SyncRoom:
+        return SyncRoom(self._thread.call(self._real.join, name), self._thread)
+
+    def refuse(self, name: str) -> None:
+        self._thread.ask(self._real.refuse, name)
+
+    def leave(self, name: str) -> None:
+        self._thread.call(self._real.leave, name)
+
+    def advertise(self) -> None:
+        self._thread.ask(self._real.advertise)
+
+    def invitations(self) -> Iterator[GroupInfo]:
+        return one_by_one(self._thread, self._real.invitations())
+
+    def on_invitations(self, listener: Callable[[list[GroupInfo]], None]) -> Callable[[], None]:
+        stop = self._thread.ask(self._real.on_invitations, listener)
+        return lambda: self._thread.ask(stop)
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        stop = self._thread.ask(self._real.on_change, listener)
+        return lambda: self._thread.ask(stop)
+
+    def stats(self) -> dict[str, Any]:
+        return self._thread.ask(self._real.stats)
