@@ -7,6 +7,7 @@ of tests for each.
 """
 
 import faulthandler
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,10 @@ TESTS = Path(__file__).parent
 LATE_S = 60.0
 """A test that goes on so long after its time is over takes its worker with it; see ``pytest_runtest_protocol``."""
 SERVER_FIXTURES = ("nats_server", "postgres_server")
-SECOND_SPARK = {"filters/test_spark.py", "pipeline/test_conformance.py", "pipeline/test_functions.py"}
+SECOND_SPARK = {
+    *("pipeline/backbone/test_faults.py", "pipeline/backbone/test_running.py"),
+    *("pipeline/test_conformance.py", "pipeline/test_landing.py"),
+}
 """Files of the second line of tests with Spark; it should take as long as the first."""
 
 
@@ -66,15 +70,7 @@ def spark(java: None) -> Iterator["SparkSession"]:
     """A Spark session that lives as long as the worker."""
     from pluribus.pipeline.session import open_session
 
-    # Small tables and many queries: what replans, compiles and optimises while they run costs more than it saves. Room
-    # for what Spark compiles is there from the beginning; growing it would collect all garbage each time.
-    settings = {
-        "spark.sql.shuffle.partitions": 2,
-        "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=512m",
-        "spark.driver.memory": "2g",
-        "spark.log.level": "ERROR",
-    }
+    settings = {"spark.sql.shuffle.partitions": 2, "spark.driver.memory": "2g", "spark.log.level": "ERROR"}
     session = open_session("local[2, 3]", "tests", **settings)  # a task that fails is tried three times
     yield session
     session.stop()
@@ -158,6 +154,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["SPARK_CONF_DIR"] = str(TESTS / "pipeline" / "conf")
     is_worker = hasattr(config, "workerinput")
     if config.getoption("--promises") and not is_worker:
         config.pluginmanager.register(PromisesShown(), "promises-shown")

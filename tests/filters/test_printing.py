@@ -11,7 +11,7 @@ from pluribus.filters.tree import Compare, Constant, Field, Kind, Not, Or, repla
 from tests.filters.strategies import trees
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(trees)
 def test_printing_and_parsing_gives_the_same_filter(tree):
     printed = str(Filter(tree))

@@ -28,7 +28,7 @@ def expected(pattern, events):
     return sorted(oracle.matches(pattern, [dict(event) for event in events]), key=repr)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(texts(), streams(), st.integers(1, 9))
 def test_it_finds_what_the_oracle_finds(text, events, batch):
     pattern = pattern_of(text)
@@ -42,7 +42,7 @@ def test_it_finds_what_the_oracle_finds(text, events, batch):
     assert not matcher.problems
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(texts(), streams(), st.integers(1, 5), st.data())
 def test_its_state_can_be_kept_and_brought_back(text, events, batch, data):
     pattern = pattern_of(text)
@@ -58,7 +58,7 @@ def test_its_state_can_be_kept_and_brought_back(text, events, batch, data):
     assert shown(found) == expected(pattern, events)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(texts(), streams(gap_max=3), st.integers(1, 4), st.data())
 def test_what_comes_out_of_order_is_put_in_order(text, events, batch, data):
     """Every event may be late by up to five seconds."""
@@ -77,7 +77,7 @@ def test_what_comes_out_of_order_is_put_in_order(text, events, batch, data):
     assert shown(found) == expected(pattern, [event for event in events if event not in late])
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(texts(), streams(), st.integers(1, 9))
 def test_the_number_of_a_match_does_not_depend_on_batches(text, events, batch):
     pattern = pattern_of(text)

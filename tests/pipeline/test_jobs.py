@@ -238,7 +238,7 @@ def command_for(master, job, tmp_path, uri=False, **more):
     write(tmp_path / "in", "3.json", THIRD)
     command = [sys.executable, "-m", "pluribus", "pipeline", "run", str(job), "--master", master, "--once", "--json"]
     command += ["--checkpoint", (tmp_path / "checkpoint").as_uri() if uri else str(tmp_path / "checkpoint")]
-    command += ["--conf", "spark.sql.streaming.minBatchesToRetain=7"]
+    command += ["--conf", "spark.sql.streaming.minBatchesToRetain=7", "--conf", "spark.sql.shuffle.partitions=2"]
     for name, value in {**options(tmp_path), **more}.items():
         command += ["--set", f"{name}={value}"]
     return command

@@ -8,7 +8,7 @@ import pytest
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.files import HadoopFiles, LocalFiles, files_of, is_local, local_path
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DAY_S = 86_400
 NOON_S = 1_789_473_600
 SCHEMA = "topic string, offset long, time timestamp, day string"

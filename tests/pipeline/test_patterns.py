@@ -236,9 +236,10 @@ def test_windows_and_patterns_chain_in_both_directions(spark, tmp_path):
 
     counts = [1, 2, 3, 1, 1, 2, 4, 1, 1, 1]
     (tmp_path / "in").mkdir()
-    for number, count in enumerate([*counts, 1, 1]):
-        start = 1_700_000_000 + 10 * number if number < len(counts) else 1_700_000_000 + 10_000 * number
-        times = [datetime.fromtimestamp(start + place) for place in range(count)]
+    files = [[(10 * number, counts[number]) for number in some] for some in (range(4), range(4, 10))]
+    for number, windows in enumerate([*files, [(100_000, 1)], [(110_000, 1)]]):
+        starts = [(1_700_000_000 + after_s, count) for after_s, count in windows]
+        times = [datetime.fromtimestamp(start + place) for start, count in starts for place in range(count)]
         file = tmp_path / "in" / f"{number}.parquet"
         parquet.write_table(pa.table({"at": pa.array(times, pa.timestamp("us"))}), file)
         os.utime(file, (number, number))

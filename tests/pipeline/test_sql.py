@@ -8,7 +8,7 @@ import pytest
 
 from pluribus.cli import programs
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 TICKS = [("stocks/ibm", {"symbol": "ibm", "price": float(n)}) for n in range(100)]

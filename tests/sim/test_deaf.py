@@ -10,7 +10,7 @@ from tests.mutants.hunt import assert_found
 
 
 def test_a_sample_of_seeds_breaks_no_promise():
-    found = campaign("deaf", range(6_000, 6_010))
+    found = campaign("deaf", range(6_000, 6_006))
     assert found["failures"] == [] and found["violations"] == 0
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 

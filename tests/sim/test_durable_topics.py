@@ -12,7 +12,7 @@ from tests.mutants.hunt import assert_found
 
 
 def test_a_sample_of_the_campaign_breaks_no_promise():
-    found = campaign("durable-topics", range(100, 112))
+    found = campaign("durable-topics", range(100, 106))
     assert (found["failures"], found["reasons"]) == ([], {})
     assert all(count > 100 for count in found["checkers"].values())
 

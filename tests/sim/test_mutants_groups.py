@@ -6,6 +6,7 @@ import pytest
 from pluribus.sim.machinery.campaign import play_seed
 from tests.mutants import orders, regrouping, views
 from tests.mutants.hunt import assert_found
+from tests.sim.test_groups import ONCE_FAILED
 
 FOUND = {**orders.FOUND, **views.FOUND, **regrouping.FOUND}
 
@@ -17,5 +18,5 @@ def test_the_mutant_is_found_by_its_seed(mutant):
 
 
 def test_the_shipped_orders_pass_where_mutants_fail():
-    for seed in sorted({seed for seed, _ in FOUND.values()}):
+    for seed in sorted({seed for seed, _ in FOUND.values()} - set(ONCE_FAILED)):  # those are played there
         assert play_seed("groups", seed).failure == ""

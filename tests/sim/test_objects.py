@@ -19,7 +19,7 @@ from tests.mutants.hunt import assert_found
 
 
 def test_a_sample_of_seeds_breaks_no_promise():
-    found = campaign("objects", range(2_000, 2_012))
+    found = campaign("objects", range(2_000, 2_006))
     assert found["reasons"] == {} and found["violations"] == 0
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 

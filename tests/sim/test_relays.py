@@ -18,7 +18,7 @@ ANN, BOB, EVE = 1, 2, 9
 
 
 def test_a_sample_of_seeds_breaks_no_promise():
-    found = campaign("relays", range(4_000, 4_012))
+    found = campaign("relays", range(4_000, 4_006))
     assert found["failures"] == [] and found["violations"] == 0
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 

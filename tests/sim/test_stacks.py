@@ -5,8 +5,8 @@ import pytest
 from pluribus.sim.machinery.campaign import play_seed
 from tests.sim import large
 
-SEEDS = 10
-SEEDS_A_TEST = 5
+SEEDS = 6
+SEEDS_A_TEST = 3
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pluribus.core.errors import JobFailed
 from tests.pipeline.backbone.rooms import COUNTED, NOON_S, bodies_of, numbers, put, rows_in, verified
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 class Killed(Exception):

@@ -11,7 +11,7 @@ from pluribus.core.errors import BadInput, JobFailed, Refused
 from tests.pipeline.backbone.rooms import NOON_S, averages, example, put, ticks
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def bodies(bus, pattern):
