@@ -2,7 +2,7 @@
 
 A happening ``call`` begins an operation, ``answer`` has its result; an operation without an answer may have happened or
 not. ``void`` takes an answer of a take back, ``lost`` means that a kind has reported a loss, ``flushed`` that all
-earlier operations of a member are kept.
+earlier operations of a member are kept, ``forced`` that a primary was forced.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ def calls_of(history: History) -> dict[str, list[Call]]:
 
 
 def taken_once(history: History) -> int:
-    """No two takes are answered with the same tuple, unless one is void, or its taker crashed with it."""
+    """No two takes are answered with the same tuple, unless one is void, or its taker crashed with it, or a primary was
+    forced in between, which goes on with an older state."""
     crashed = {h.member for h in history.of("crashed")}
+    forced = [h.at for h in history.of("forced")]
     checks = 0
     for kind, calls in calls_of(history).items():
         takers: dict[tuple[Any, ...], Call] = {}
@@ -77,12 +79,16 @@ def taken_once(history: History) -> int:
                 continue
             checks += 1
             before = takers.setdefault(tuple(call.result), call)
-            if before is not call:
+            if before is not call and not (kind != "replicated" and any(_between(at, before, call) for at in forced)):
                 raise Violation(
                     f"{kind}: {call.result} was taken at {before.ended:.3f} by {before.member:x} and at "
                     f"{call.ended:.3f} by {call.member:x}"
                 )
     return checks
+
+
+def _between(at: float, one: Call, other: Call) -> bool:
+    return min(one.ended, other.ended) <= at < max(one.ended, other.ended)
 
 
 def not_invented(history: History) -> int:

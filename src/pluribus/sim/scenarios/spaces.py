@@ -15,6 +15,7 @@ import msgspec
 from ...core.errors import Closed, Damaged, PluribusError, Violation
 from ...group.keepers import Settings
 from ...runtime.bus import VIEWS, Bus
+from ...runtime.keepers.keeper import BusKeeper
 from ...runtime.styles.spaces.space import Space
 from ...runtime.styles.spaces.spaces import KINDS
 from ..checkers.spaces import crashed, leases_end, linearizable, not_invented, not_lost, own_writes_seen, taken_once
@@ -76,11 +77,25 @@ class Player:
         keeping = self.bus.keeping
         keeping._keeps = True
         host = self.world.hosts[self.number]
+        options: Any = {"votes": True, "voters": KEEPERS, "settings": SETTINGS}
         try:
-            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+            keeper = await keeping.keep_in(await keeping.meeting(), host.disk, **options)
         except Damaged:  # both copies of who it is have gone bad: it is given a new disk, as the sentence says
             host.change_disk()
-            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+            keeper = await keeping.keep_in(await keeping.meeting(), host.disk, **options)
+        old = self.play.keepers.get(self.number, keeper.keeper.id)
+        self.play.keepers[self.number] = keeper.keeper.id
+        if old != keeper.keeper.id:
+            self.tasks.append(asyncio.create_task(self._replace(keeper, old)))
+
+    async def _replace(self, keeper: BusKeeper, old: int) -> None:
+        """What somebody does who looks after the keepers: the lost one has no vote any more."""
+        while not self.bus.closed:
+            try:
+                await keeper.set_voter(old, False)
+                return
+            except (PluribusError, TimeoutError):
+                await asyncio.sleep(0.5)
 
     async def _open(self, kind: str) -> Space:
         without = {"views": 3, "partitioned": 4}
@@ -187,6 +202,8 @@ class Play:
         self.history = history
         self.calm = False
         self.players: dict[int, Player] = {}
+        self.keepers: dict[int, int] = {}
+        """By host: the keeper on its disk."""
         self._values = 0
 
     def next_value(self) -> int:
@@ -211,6 +228,7 @@ async def play(world: World, history: History) -> None:
     if not any(bus.primary for bus in world.buses):
         for kind in KINDS[1:]:
             history.add(Happening(world.now, 0, "lost", kind))
+        history.add(Happening(world.now, 0, "forced"))
     restore_primary(world)
     await asyncio.sleep(CALM_S)
     for player in playing.players.values():

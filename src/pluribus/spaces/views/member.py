@@ -98,6 +98,8 @@ class ViewResult(msgspec.Struct, frozen=True):
     """The rest of the lease of a taken tuple; 0: it had no end."""
     watched: Watched | None = None
     """Events of a registration."""
+    full: bool = False
+    """Never true: ``register`` says at once that there are too many registrations."""
 
 
 class ViewsMember:
@@ -121,6 +123,8 @@ class ViewsMember:
         """Tuples taken by takes that are not finished."""
         self.lost = 0
         """How often the space was lost with all its replicas."""
+        self._outdated = False
+        """True if it has given up the tuples of an earlier roster, and has none of this one yet."""
         self._merge: Merge | None = None
         self._ops: dict[int, tuple[Op, int]] = {}
         """Operations that are not at all replicas, with the epoch in which they were decided."""
@@ -215,11 +219,13 @@ class ViewsMember:
         self._start(request, now)
         return request.number
 
-    def cancel(self, number: int) -> None:
-        """The caller does not wait for a request any more."""
+    def cancel(self, number: int) -> bool:
+        """The caller does not wait for a request any more. False if its result comes all the same: an operation about a
+        registration is not taken back."""
         request = self._requests.pop(number, None)
         if request is not None:
             self._over(request)
+        return number not in self._confirms.values()
 
     def _over(self, request: ViewRequest) -> None:
         if request.locking and request.takes:
@@ -536,6 +542,12 @@ class ViewsMember:
                 self.epoch = epoch
                 self._open(now)
             return
+        outdated = not epoch.follows(self.epoch)
+        if outdated:
+            self._give_up()
+            if self.replica is not None:
+                self.replica = TupleReplica()
+        self._outdated = outdated or (self._outdated and not self.installed)
         self.epoch = epoch
         self.installed = False
         self.opening = 0
@@ -618,13 +630,18 @@ class ViewsMember:
                 if op.name in word.void:  # the replacing tuple is not written, either
                     self._ops[number] = (Op(number, None, 0, op.name, op.request), decided)
             if word.lost:
-                self.lost += 1
-                self._ops.clear()
-                self._removing.clear()
-                self.results += [ViewResult(request) for request in self._confirms.values()]
-                self._confirms.clear()
+                self._give_up()
+            self._outdated = False
             self._open(now)
         self._to(sender, words.Installed(word.epoch))
+
+    def _give_up(self) -> None:
+        """The space is lost; what this member still has of it is out of date."""
+        self.lost += not self._outdated
+        self._ops.clear()
+        self._removing.clear()
+        self.results += [ViewResult(request) for request in self._confirms.values()]
+        self._confirms.clear()
 
     @property
     def opened(self) -> bool:
