@@ -13,6 +13,7 @@ opened meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -85,12 +86,18 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 class Roster:
-    """The ``StateMachine`` for ``bus.replica``."""
+    """The ``StateMachine`` for ``bus.replica``. ``changed`` is called when there may be another epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.epoch = Epoch(0, ())
+        self._changed = changed
 
     def apply(self, index: int, command: bytes) -> bytes:
+        refused = self._applied(command)
+        self._changed()
+        return refused
+
+    def _applied(self, command: bytes) -> bytes:
         word = _word.decode(command)
         number, entries = self.epoch.number, list(self.epoch.entries)
         settings, opened, born = self.epoch.settings, self.epoch.opened, self.epoch.born
@@ -126,3 +133,4 @@ class Roster:
 
     def restore(self, state: bytes) -> None:
         self.epoch = _epoch.decode(state) if state else Epoch(0, ())
+        self._changed()

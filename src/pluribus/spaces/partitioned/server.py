@@ -37,6 +37,7 @@ class Server:
         self.epoch: Epoch | None = None
         self.placed: list[list[int]] = [[] for _ in range(RANGES)]
         """By range: the owner, then the members that keep copies."""
+        self._owned: list[int] = []
         self._answers: dict[tuple[int, int], Say] = {}
         """By request: the words to its worker that are sent when its tuple is kept."""
         self.served = 0
@@ -67,13 +68,14 @@ class Server:
         return dict(self._lost)
 
     def owned(self) -> list[int]:
-        return [number for number, placed in enumerate(self.placed) if placed and placed[0] == self.me]
+        return self._owned
 
     # Epochs.
 
     def enter(self, epoch: Epoch, now: float) -> None:
         self.epoch = epoch
         self.placed = placement(epoch.holders, self.copies)
+        self._owned = [number for number, placed in enumerate(self.placed) if placed and placed[0] == self.me]
         self._answers.clear()
         self._pending.clear()
         self._acks.clear()

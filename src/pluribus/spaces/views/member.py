@@ -241,12 +241,12 @@ class ViewsMember:
         epoch = self.epoch.number
         request.retry_at = now + REPEAT_S
         if request.listens != (0, 0):
-            asked = self.me if self.replica is not None else self.epoch.holders[0]
+            asked = self.me if self.me in self.epoch.holders else self.epoch.holders[0]
             listen = words.Listen(epoch, self.worker, request.number, request.listens, request.after, request.probe)
             self._to(asked, listen)
             return
         if not request.takes:
-            if self.replica is not None and self._own_answer(request):
+            if self.me in self.epoch.holders and self._own_answer(request):  # not if it is about to leave
                 return
             ask = words.Ask(epoch, self.worker, request.number, request.template, request.after, request.probe)
             for member in self.epoch.holders:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from ...group.replica import Replica
 
 LOOK_S = 0.5
-"""Seconds between two comparisons of the roster with the view."""
+"""Seconds after which the roster is compared with the view anyway."""
+LEAVE_S = 0.05
 PREFIX = "space/"
 
 Leasehold = tuple[Item, int]
@@ -57,6 +58,8 @@ class Crew:
         self._taking: set[int] = set()
         """Requests that take or register: if the caller has given up, that is undone."""
         self._woken = asyncio.Event()
+        self._looks = asyncio.Event()
+        """Set if the roster or the view has changed, or an epoch may be opened."""
         self._idle: list[asyncio.Future[None]] = []
         self._group: Group | None = None
         self._roster: Replica[Roster] | None = None
@@ -93,8 +96,8 @@ class Crew:
 
     async def start(self) -> None:
         self._group = await self._bus.group(f"{PREFIX}{self.name}/words", own=False)
-        self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster())
-        self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look)]
+        self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster(self._changed))
+        self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look, self._watch)]
         await self._enter()
 
     async def _enter(self) -> None:
@@ -106,6 +109,10 @@ class Crew:
         if refused:
             raise BadInput(f"the space {self.name!r}: {refused.decode()}; open it as the others did")
         self._follow()
+
+    def _changed(self) -> None:
+        self._woken.set()
+        self._looks.set()
 
     @property
     def _now(self) -> float:
@@ -169,6 +176,11 @@ class Crew:
             if self._now >= self.member.due_at:
                 self.member.tick(self._now)
 
+    async def _watch(self) -> None:
+        assert self._group is not None
+        async for _ in self._group.views():
+            self._changed()
+
     async def _look(self) -> None:
         """Strike off members that are gone, enter again if this one was struck off, and open epochs."""
         assert self._group is not None and self._roster is not None
@@ -180,7 +192,10 @@ class Crew:
                 return
             except PluribusError as error:
                 log.debug("the roster of the space %r: %s", self.name, error)
-            await asyncio.sleep(LOOK_S / (50 if self.member.opening else 10))
+            timer = self._clock.call_later(LOOK_S, self._looks.set)
+            await self._looks.wait()
+            timer.cancel()
+            self._looks.clear()
 
     async def _look_once(self, me: int) -> None:
         assert self._group is not None and self._roster is not None
@@ -201,7 +216,6 @@ class Crew:
             if gone and me == next((one for one in epoch.members if one in here), me):
                 await self._roster.call(encode(Strike(gone)), timeout=2.0)
         self._follow()
-        self._woken.set()
 
     # Requests.
 
@@ -214,6 +228,8 @@ class Crew:
             else:
                 self._nobody_waits(result)
         self._told()
+        if self.member.opening:
+            self._looks.set()
         if self.member.out:
             self._woken.set()
         if not self.member.pending:
@@ -454,7 +470,7 @@ class Crew:
                     epoch = self._roster.machine.epoch
                     if me not in epoch.holders and epoch.opened == epoch.number:
                         break
-                    await asyncio.sleep(LOOK_S / 10)
+                    await asyncio.sleep(LEAVE_S)
         except TimeoutError:
             pass
         await self._roster.call(encode(Strike([me])), timeout=2.0)
