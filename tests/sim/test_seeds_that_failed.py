@@ -75,6 +75,10 @@ ONCE = [
     ("consumer-groups", 11_000_088, "keepers that had all done nothing yet were taken for settled"),
     ("spaces", 7_000_015, "a roster went on with an older state, and who knew a later epoch was not heard any more"),
     ("spaces", 7_000_044, "the same"),
+    ("spaces", 32_000_101, "one that was cut off while its space ended brought tuples of it into a new one"),
+    ("spaces", 32_000_305, "the same, of a partitioned space"),
+    ("spaces", 32_000_072, "a keeper was given a new disk, and nobody replaced the one before (of the scenario)"),
+    ("spaces", 6_600_017, "a member that was about to leave asked its own replica, which no epoch brought up to date"),
     (
         "consumer-groups",
         20_000_069,

@@ -10,6 +10,7 @@ from pluribus.spaces.templates import template_of
 from pluribus.spaces.values import item_of, written_of
 from pluribus.spaces.views import words as views_words
 from pluribus.spaces.views.member import ViewsMember
+from pluribus.spaces.watching import EVENTS_MAX
 from tests.spaces.network import Network
 
 COPIES = {"views": 0, "partitioned": 1, "copied": 2}
@@ -178,6 +179,10 @@ def test_every_match_is_told_once(kind):
 def test_events_that_nobody_fetches_are_dropped_and_counted(kind, monkeypatch):
     module = "views.listeners" if kind == "views" else "partitioned.watches"
     monkeypatch.setattr(f"pluribus.spaces.{module}.EVENTS_MAX", 5)
+    dropping(kind, 5)
+
+
+def dropping(kind, kept=EVENTS_MAX):
     story = Story(2, kind, 0)
     for me in (1, 2):
         story.net.enter(me)
@@ -185,13 +190,14 @@ def test_events_that_nobody_fetches_are_dropped_and_counted(kind, monkeypatch):
     listener = story.listen(1, ("a", int))
     story.net.run(1)
     listener.move(None)
-    for number in range(12):
+    for number in range(kept + 7):
         story.write(2, ("a", number))
-        story.net.run(0.2)
+        story.net.run(0.02)
     told = len(listener.told)
     listener.move(1)
-    story.net.run(2)
-    assert (listener.told[told:], listener.missed) == ([("a", number) for number in range(7, 12)], 7 - told)
+    story.net.run(5)
+    last = [("a", number) for number in range(7, kept + 7)]
+    assert (listener.told[told:], listener.missed) == (last, 7 - told)
 
 
 @pytest.mark.parametrize("kind", COPIES)
@@ -293,6 +299,10 @@ def test_a_lost_range_is_told_as_a_gap_and_is_listened_to_again():
 
 @pytest.mark.parametrize("kind", COPIES)
 def test_who_comes_back_from_a_roster_that_is_gone_gives_up_what_it_had(kind):
+    coming_back(kind)
+
+
+def coming_back(kind):
     """The last member of a space leaves, others begin it anew, and then one comes back that was cut off before."""
     story = Story(7, kind, 0)
     net = story.net
