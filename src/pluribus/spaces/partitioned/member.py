@@ -440,7 +440,7 @@ class PartitionedMember:
     def _give_up(self) -> None:
         """The space is lost; what this member still has of it is out of date."""
         self.lost.append({number: len(state.tuples) for number, state in self.server.states.items()})
-        self.server.states.clear()
+        self.server.give_up()
         for request in [request for request in self._requests.values() if request.item is not None and request.first]:
             self._finish(request, PartitionResult(request.number, (self.worker, request.number), unknown=True))
 

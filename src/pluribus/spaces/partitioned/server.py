@@ -76,6 +76,18 @@ class Server:
         self.epoch = epoch
         self.placed = placement(epoch.holders, self.copies)
         self._owned = [number for number, placed in enumerate(self.placed) if placed and placed[0] == self.me]
+        self._forget()
+        self.tell()
+
+    def give_up(self) -> None:
+        """All that is here is out of date."""
+        self.epoch = None
+        self.states.clear()
+        self._owned = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was under way."""
         self._answers.clear()
         self._pending.clear()
         self._acks.clear()
@@ -85,7 +97,6 @@ class Server:
         self._lost.clear()
         self._moved = False
         self.registry.enter()
-        self.tell()
 
     def tell(self) -> None:
         """Tell every member which ranges this member has."""
