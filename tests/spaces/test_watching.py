@@ -254,6 +254,33 @@ def moving(kind):
     assert not listener.gaps and not listener.missed
 
 
+def test_nothing_is_taken_for_removed_because_a_member_that_leaves_lacks_it():
+    """A member is about to leave and keeps no tuples any more, when another epoch begins."""
+    story = Story(9, "views", 0)
+    net = story.net
+    for me in (1, 2, 3):
+        net.enter(me)
+        net.run(1)
+    listener = story.listen(1, (str, int))
+    net.run(1)
+    story.write(1, ("a", 1))
+    net.run(1)
+    leaving = net.members[3]
+    net.change(Enter(3, leaving.worker, False))
+    net.run(1)
+    story.write(2, ("a", 2))
+    net.run(1)
+    net.enter(4)
+    net.run(2)
+    found = []
+    for _ in range(2):
+        member = net.members[4]
+        story.asked[member, member.take(template_of(("a", int)), True, net.now)] = found.append
+        net.run(1)
+    assert sorted(written_of(result.item) for result in found) == [("a", 1), ("a", 2)]
+    assert sorted(listener.told) == [("a", 1), ("a", 2)] and not listener.ended
+
+
 def test_ranges_without_copies_move_with_their_registrations_before_the_new_owner_serves():
     story = Story(5, "partitioned", 0)
     story.net.enter(1)

@@ -621,9 +621,12 @@ class ViewsMember:
 
     def _install(self, sender: int, word: words.Install, now: float) -> None:
         if not self.installed:
-            if self.replica is not None:
-                replica = self.replica
+            assert self.epoch is not None
+            replica = self.replica
+            if replica is not None and (self.me in self.epoch.holders or not self.epoch.holders):
                 replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, word.listeners, now)
+            elif replica is not None:  # it is about to leave: what lacks here from now on was not removed by anybody
+                self.replica = TupleReplica()
             self.installed = True
             self.void += [self._removing.pop(name) for name in word.void if name in self._removing]
             for number, (op, decided) in self._ops.items():
