@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadBody, BadInput, LeaseEnded
+from pluribus.core.errors import BadBody, BadInput, Closed, LeaseEnded
 from pluribus.runtime.styles.spaces.spaces import Spaces
 from pluribus.spaces import words
 from pluribus.spaces.values import item_of
@@ -411,3 +411,22 @@ async def test_bad_input():
         ):
             with pytest.raises(error, match=says):
                 await call()
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_nobody_waits_for_ever_if_the_protocol_fails(kind):
+    @on_a_loop
+    async def story():
+        async with pluribus.connect(new_bus()) as bus:
+            space = await bus.space("broken", kind=kind)
+            waiting = asyncio.ensure_future(space.take(("x", int)))
+            await asyncio.sleep(0)
+
+            def broken(now):
+                raise KeyError("a mistake")
+
+            space._way.member.tick = broken
+            with pytest.raises(Closed, match="open it again"):
+                await waiting
+
+    story()

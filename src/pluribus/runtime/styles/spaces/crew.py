@@ -98,7 +98,15 @@ class Crew:
         self._group = await self._bus.group(f"{PREFIX}{self.name}/words", own=False)
         self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster(self._changed))
         self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look, self._watch)]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         await self._enter()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Whoever waits must not wait for ever, if a task of this crew has failed."""
+        if not task.cancelled() and (error := task.exception()) is not None and not self._closed:
+            log.error("the space %r cannot go on in this program: %r", self.name, error)
+            self.abandon()
 
     async def _enter(self) -> None:
         epoch = self.member.epoch
