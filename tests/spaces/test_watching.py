@@ -5,6 +5,7 @@ import pytest
 from pluribus.core.errors import Overflow
 from pluribus.spaces.partitioned import words as partitioned_words
 from pluribus.spaces.partitioned.member import PartitionedMember
+from pluribus.spaces.partitioned.ranges import range_of
 from pluribus.spaces.roster import Enter, Roster, Strike
 from pluribus.spaces.templates import template_of
 from pluribus.spaces.values import item_of, written_of
@@ -53,7 +54,7 @@ class Listener:
             return  # it is at another member by now
         watched = result.watched
         self.told += [written_of(item) for _, item in watched.events]
-        self.unseen = [mark for mark, _ in watched.events]
+        self.unseen = [*[mark for mark, _ in watched.events], *watched.gaps]
         self.unseen_missed = watched.missed
         self.missed += watched.missed
         self.gaps += watched.gap
@@ -111,6 +112,9 @@ class Story:
                 then(result)
         if self.kind == "views":
             self.lost = self.lost or member.lost > 0
+        else:  # a tuple that went to an owner that was cut off is lost with that range, and so is its event
+            for ranges in member.lost:
+                self.unsure.update(value for value in self.written if range_of(item_of(value), 0) in ranges)
         if self.net.random.random() < 0.02:
             member.validate()
 
@@ -120,7 +124,13 @@ class Story:
         self.by.setdefault(member, []).append(value)
         done = member.write(item_of(value), 0, self.net.now)
         if self.kind != "views":
-            self.asked[member, done] = lambda result: self.by[member].remove(value)
+
+            def answered(result):
+                self.by[member].remove(value)
+                if result.unknown:
+                    self.unsure.add(value)
+
+            self.asked[member, done] = answered
 
     def take(self, me, template):
         member = self.net.members[me]

@@ -76,6 +76,8 @@ class PartitionedMember:
         self._heard: set[int] = set()
         self._lost_told = 0
         self._since = 0
+        self._inside = False
+        """True if this member is in the epoch, and somebody keeps tuples in it."""
         self._listener_marks = ListenerMarks()
 
     # Calls of the application.
@@ -166,7 +168,8 @@ class PartitionedMember:
 
     @property
     def opened(self) -> bool:
-        return self.epoch is not None and self.epoch.opened == self.epoch.number and bool(self.epoch.holders)
+        """True if operations go on in this epoch."""
+        return self._inside and self.epoch is not None and self.epoch.opened == self.epoch.number
 
     @property
     def _floor(self) -> int:
@@ -419,6 +422,7 @@ class PartitionedMember:
         if not epoch.follows(self.epoch):
             self._give_up()
         self.epoch = epoch
+        self._inside = self.me in epoch.members and bool(epoch.holders)
         self.opening = 0
         self._ready.clear()
         self._heard.clear()

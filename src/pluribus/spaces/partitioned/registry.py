@@ -126,16 +126,16 @@ class Registry:
     def _try(self, holder: Holder, now: float) -> None:
         """Answer a listener, if there is something to say."""
         sender, word = self._waiting[holder]
-        watched, gaps = self._told(word, now)
-        if watched.events or gaps or watched.ended or word.probe:
+        watched = self._told(word, now)
+        if watched.events or watched.gap or watched.ended or word.probe:
             self.forget(holder)
-            self._server.send(sender, words.Told(word.epoch, word.number, watched, gaps))
+            self._server.send(sender, words.Told(word.epoch, word.number, watched))
 
-    def _told(self, word: words.Listen, now: float) -> tuple[Watched, list[tuple[int, int]]]:
+    def _told(self, word: words.Listen, now: float) -> Watched:
         name, server = word.registration, self._server
         at = [number for number in server.owned() if _lives(server.states[number], name, now)]
         if not at:
-            return Watched(ended=True), []
+            return Watched(ended=True)
         first = word.number % len(at)  # not always the same range first
         events = list(
             first_of(
@@ -152,7 +152,7 @@ class Registry:
         gaps = [(number, watch.seen + 1) for number, watch in watches.items() if watch.gap]
         seen = sum(watch.count for watch in watches.values())
         left_us = server.states[at[0]].watches.left_us(name, now)
-        return Watched(events, missed, bool(gaps), False, watches[at[0]].hand_back, seen, left_us), gaps
+        return Watched(events, missed, bool(gaps), False, watches[at[0]].hand_back, seen, left_us, gaps)
 
     # Lost ranges.
 

@@ -85,12 +85,10 @@ class ListenerMarks:
 
     def __init__(self) -> None:
         self._marks: dict[Name, dict[int, int]] = {}
-        self._gaps: dict[Name, list[Mark]] = {}
-        """Gaps that the listener was told of with the latest events."""
 
     def add(self, registration: Name, seen: Iterable[Mark]) -> None:
         known = self._marks.pop(registration, {})
-        for number, event in (*seen, *self._gaps.pop(registration, ())):
+        for number, event in seen:
             known[number] = max(event, known.get(number, 0))
         self._marks[registration] = known
         while len(self._marks) > REGISTRATIONS_MAX:
@@ -106,7 +104,6 @@ class ListenerMarks:
         if first.ended:
             self._marks.pop(registration, None)
             return first
-        self._gaps[registration] = [mark for one in told for mark in one.gaps]
         return Watched(
             list(first_of(event for one in watched for event in one.events)),
             sum(one.missed for one in watched),
@@ -115,4 +112,5 @@ class ListenerMarks:
             first.hand_back,
             sum(one.seen for one in watched),
             first.left_us,
+            [mark for one in watched for mark in one.gaps],
         )

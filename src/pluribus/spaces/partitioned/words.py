@@ -333,12 +333,11 @@ class Listen(msgspec.Struct, frozen=True, array_like=True, tag=25):
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, tag=26):
-    """The answer to ``Listen``, of the ranges of one server. ``gaps``: what acknowledges a gap."""
+    """The answer to ``Listen``, of the ranges of one server."""
 
     epoch: Number
     number: Number
     watched: Watched
-    gaps: list[Mark] = []
 
 
 class Renew(msgspec.Struct, frozen=True, array_like=True, tag=27):

@@ -51,13 +51,14 @@ class WatchedRegistration:
             watched = await self._way.fetched(self._name, told, missed, False)
             if watched.ended:
                 raise ended(self._way.name, f"registration {self.number}")
-            again = {mark for mark, _ in watched.events}
+            again = {*watched.gaps, *[mark for mark, _ in watched.events]}
             for mark in told:  # after a break some may come again, and are acknowledged again
                 if mark not in again:
                     del self._told[mark]
             self._missed = watched.missed
             self._untold_missed += watched.missed
-            self._gap = self._gap or watched.gap
+            self._gap = self._gap or not self._told.keys() >= set(watched.gaps)
+            self._told.update(dict.fromkeys(watched.gaps))
             for mark, item in watched.events:
                 if mark not in self._told:
                     yield self._event(mark, written_of(item))
