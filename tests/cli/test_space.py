@@ -6,7 +6,7 @@ import sys
 
 import pluribus
 from pluribus.cli import app
-from tests.harness import new_bus, on_a_loop
+from tests.harness import eventually, new_bus, on_a_loop
 
 
 async def typed(*words):
@@ -49,6 +49,13 @@ async def test_tuples_by_hand(tmp_path):
         how = ("--kind", "partitioned", "--copies", "2", "--key", "1", "--url", url)
         assert (await typed("write", "parts", '["part", 1]', *how))[0] == 0
         assert await parts.take(("part", int), timeout=30) == ("part", 1)
+        watching = asyncio.create_task(typed("watch", "parts", '["part", "?"]', "--count", "1", "--json", *how))
+        states = parts._way.member.server.states
+        await eventually(lambda: sum(len(one.watches.known) for one in states.values()) == 64, "", 60)
+        await parts.write(("part", 2))
+        code, out, _ = await watching
+        assert code == 0 and json.loads(out) == {"sequence": 1, "tuple": ["part", 2], "missed": 0, "gap": False}
+        await eventually(lambda: not any(one.watches.known for one in states.values()), "", 60)
 
 
 def test_bad_input_is_one_sentence(capsys):

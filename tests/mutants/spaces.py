@@ -1,11 +1,19 @@
 """Tuple spaces with one mistake each, such as a programmer makes. The stories of the protocols must find them."""
 
+import msgspec
+
 from pluribus.spaces.machine import SpaceMachine
 from pluribus.spaces.partitioned.member import PartitionedMember
 from pluribus.spaces.partitioned.ranges import RangeState
+from pluribus.spaces.partitioned.registry import Registry
+from pluribus.spaces.partitioned.watches import Watch, Watches
+from pluribus.spaces.roster import Epoch
+from pluribus.spaces.views.listeners import Listeners
 from pluribus.spaces.views.member import ViewsMember
+from pluribus.spaces.views.merging import Merge
 from pluribus.spaces.views.replica import TupleReplica
-from tests.spaces import test_machine, test_partitioned, test_views
+from pluribus.spaces.views.words import Listening
+from tests.spaces import test_machine, test_partitioned, test_views, test_watching
 
 
 class Liberal:
@@ -57,6 +65,65 @@ class Greedy:
             self._claim_next(request, now)
 
 
+class Deserting:
+    """Hands a range over without its registrations."""
+
+    of = Watches
+
+    def saved(self, now):
+        return []
+
+
+class Quiet:
+    """Says nothing of events that it has dropped."""
+
+    of = Watch
+
+    def missed(self, first):
+        return 0
+
+
+class Blank:
+    """Fills a lost range with no registrations."""
+
+    of = Registry
+
+    def registered(self, sender, word):
+        self._inquiring.discard(sender)
+        return None if self._inquiring else {}
+
+
+class Deaf:
+    """Begins an epoch with the registrations, and without the events that are kept for them."""
+
+    of = Listeners
+
+    def install(self, kept, now):
+        for name in list(self.known):
+            self.remove(name)
+        for one in kept:
+            self.add(one.name, Listening(one.template, one.left_us, one.hand_back), now)
+
+
+class Repeating:
+    """Begins an epoch with events that were acknowledged where the acknowledgement had come."""
+
+    of = Merge
+
+    def _merged_listener(self, having):
+        whole = dict(event for _, one in having for event in one.events)
+        return msgspec.structs.replace(having[0][1], events=sorted(whole.items()), early=[])
+
+
+class Nostalgic:
+    """Brings back tuples of a roster that is gone."""
+
+    of = Epoch
+
+    def follows(self, before):
+        return True
+
+
 def faults_of(story, seeds):
     def played():
         for seed in seeds:
@@ -65,7 +132,17 @@ def faults_of(story, seeds):
     return played
 
 
+def watching(kind, seeds):
+    return faults_of(lambda seed: test_watching.faults(kind, seed), seeds)
+
+
 STORIES = {
+    Deserting: test_watching.test_ranges_without_copies_move_with_their_registrations_before_the_new_owner_serves,
+    Quiet: lambda: test_watching.dropping("partitioned"),
+    Blank: test_watching.test_a_lost_range_is_told_as_a_gap_and_is_listened_to_again,
+    Deaf: lambda: test_watching.moving("views"),
+    Repeating: watching("views", range(24)),
+    Nostalgic: lambda: test_watching.coming_back("partitioned"),
     Liberal: faults_of(test_views.test_contention, range(20)),
     Hasty: faults_of(test_views.test_faults, range(24)),
     Eternal: test_machine.test_leases_end,

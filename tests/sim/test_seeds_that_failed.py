@@ -69,6 +69,12 @@ ONCE = [
     ("transactions", 11_000_049, "states were compared that were taken one after another"),
     ("consumer-groups", 11_000_088, "keepers that had all done nothing yet were taken for settled"),
     ("spaces", 7_000_015, "a roster went on with an older state, and who knew a later epoch was not heard any more"),
+    ("spaces", 32_000_101, "one that was cut off while its space ended brought tuples of it into a new one"),
+    ("spaces", 32_000_305, "the same, of a partitioned space"),
+    ("spaces", 32_000_072, "a keeper was given a new disk, and nobody replaced the one before (of the scenario)"),
+    ("spaces", 32_000_010, "what a member that was about to leave lacked was taken to be removed, when an epoch began"),
+    ("spaces", 32_000_007, "one that gave up what it had of a space that was gone took itself for an owner still"),
+    ("spaces", 6_600_017, "a member that was about to leave asked its own replica, which no epoch brought up to date"),
     (
         "consumer-groups",
         20_000_069,

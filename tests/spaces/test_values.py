@@ -14,7 +14,7 @@ from pluribus.spaces.conditions import condition_of, tree_of
 from pluribus.spaces.index import TupleIndex, Wishes
 from pluribus.spaces.sorted import Sorted
 from pluribus.spaces.templates import ANY, template_of
-from pluribus.spaces.values import item_of, written_of
+from pluribus.spaces.values import FieldValue, item_of, written_of
 
 
 @pluribus.register
@@ -156,3 +156,18 @@ def test_sorted_is_a_sorted_set(steps, since):
     found.validate()
     assert list(found) == sorted(plain)
     assert list(found.since(since)) == [key for key in sorted(plain) if key >= since]
+
+
+def test_a_set_of_tuples_comes_back_and_one_from_outside_that_is_none_is_malformed():
+    given = ({(1, (2, 3)), (4,)}, frozenset())
+    assert written_of(item_of(given)) == given
+    raw = msgspec.msgpack.encode([{"a": 1}])
+    item = msgspec.structs.replace(item_of(({1},)), fields=(FieldValue("set", raw),))
+    with pytest.raises(MalformedFrame, match="a set that cannot be one here"):
+        written_of(item)
+
+
+def test_a_time_without_a_zone_is_refused():
+    for call in (item_of, template_of):
+        with pytest.raises(BadBody, match="has no time zone"):
+            call((datetime(2020, 1, 1),))

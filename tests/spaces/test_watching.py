@@ -2,15 +2,19 @@
 
 import pytest
 
+from pluribus.core.errors import Overflow
 from pluribus.spaces.partitioned import words as partitioned_words
 from pluribus.spaces.partitioned.member import PartitionedMember
+from pluribus.spaces.partitioned.ranges import range_of
+from pluribus.spaces.roster import Enter, Roster, Strike
 from pluribus.spaces.templates import template_of
 from pluribus.spaces.values import item_of, written_of
 from pluribus.spaces.views import words as views_words
 from pluribus.spaces.views.member import ViewsMember
+from pluribus.spaces.watching import EVENTS_MAX
 from tests.spaces.network import Network
 
-COPIES = {"views": 0}
+COPIES = {"views": 0, "partitioned": 1, "copied": 2}
 
 
 class Listener:
@@ -50,7 +54,7 @@ class Listener:
             return  # it is at another member by now
         watched = result.watched
         self.told += [written_of(item) for _, item in watched.events]
-        self.unseen = [mark for mark, _ in watched.events]
+        self.unseen = [*[mark for mark, _ in watched.events], *watched.gaps]
         self.unseen_missed = watched.missed
         self.missed += watched.missed
         self.gaps += watched.gap
@@ -108,6 +112,9 @@ class Story:
                 then(result)
         if self.kind == "views":
             self.lost = self.lost or member.lost > 0
+        else:  # a tuple that went to an owner that was cut off is lost with that range, and so is its event
+            for ranges in member.lost:
+                self.unsure.update(value for value in self.written if range_of(item_of(value), 0) in ranges)
         if self.net.random.random() < 0.02:
             member.validate()
 
@@ -117,7 +124,13 @@ class Story:
         self.by.setdefault(member, []).append(value)
         done = member.write(item_of(value), 0, self.net.now)
         if self.kind != "views":
-            self.asked[member, done] = lambda result: self.by[member].remove(value)
+
+            def answered(result):
+                self.by[member].remove(value)
+                if result.unknown:
+                    self.unsure.add(value)
+
+            self.asked[member, done] = answered
 
     def take(self, me, template):
         member = self.net.members[me]
@@ -176,6 +189,10 @@ def test_every_match_is_told_once(kind):
 def test_events_that_nobody_fetches_are_dropped_and_counted(kind, monkeypatch):
     module = "views.listeners" if kind == "views" else "partitioned.watches"
     monkeypatch.setattr(f"pluribus.spaces.{module}.EVENTS_MAX", 5)
+    dropping(kind, 5)
+
+
+def dropping(kind, kept=EVENTS_MAX):
     story = Story(2, kind, 0)
     for me in (1, 2):
         story.net.enter(me)
@@ -183,13 +200,14 @@ def test_events_that_nobody_fetches_are_dropped_and_counted(kind, monkeypatch):
     listener = story.listen(1, ("a", int))
     story.net.run(1)
     listener.move(None)
-    for number in range(12):
+    for number in range(kept + 7):
         story.write(2, ("a", number))
-        story.net.run(0.2)
+        story.net.run(0.02)
     told = len(listener.told)
     listener.move(1)
-    story.net.run(2)
-    assert (listener.told[told:], listener.missed) == ([("a", number) for number in range(7, 12)], 7 - told)
+    story.net.run(5)
+    last = [("a", number) for number in range(7, kept + 7)]
+    assert (listener.told[told:], listener.missed) == (last, 7 - told)
 
 
 @pytest.mark.parametrize("kind", COPIES)
@@ -218,8 +236,12 @@ def test_a_registration_is_renewed_ends_and_is_forgotten(kind):
     assert kept.told[-1] == ("a", 2) and not kept.gaps
 
 
-@pytest.mark.parametrize("kind", ["views"])
+@pytest.mark.parametrize("kind", ["views", "copied"])
 def test_events_move_with_the_space(kind):
+    moving(kind)
+
+
+def moving(kind):
     """Members come and go while nobody listens: the events are all there afterwards."""
     story = Story(4, kind, 0)
     for me in (1, 2):
@@ -240,6 +262,140 @@ def test_events_move_with_the_space(kind):
     story.net.run(3)
     assert set(listener.told) >= {(f"n{number}", number) for number in range(1, 8)}
     assert not listener.gaps and not listener.missed
+
+
+def test_nothing_is_taken_for_removed_because_a_member_that_leaves_lacks_it():
+    """A member is about to leave and keeps no tuples any more, when another epoch begins."""
+    story = Story(9, "views", 0)
+    net = story.net
+    for me in (1, 2, 3):
+        net.enter(me)
+        net.run(1)
+    listener = story.listen(1, (str, int))
+    net.run(1)
+    story.write(1, ("a", 1))
+    net.run(1)
+    leaving = net.members[3]
+    net.change(Enter(3, leaving.worker, False))
+    net.run(1)
+    story.write(2, ("a", 2))
+    net.run(1)
+    net.enter(4)
+    net.run(2)
+    found = []
+    for _ in range(2):
+        member = net.members[4]
+        story.asked[member, member.take(template_of(("a", int)), True, net.now)] = found.append
+        net.run(1)
+    assert sorted(written_of(result.item) for result in found) == [("a", 1), ("a", 2)]
+    assert sorted(listener.told) == [("a", 1), ("a", 2)] and not listener.ended
+
+
+def test_ranges_without_copies_move_with_their_registrations_before_the_new_owner_serves():
+    story = Story(5, "partitioned", 0)
+    story.net.enter(1)
+    story.net.run(1)
+    listener = story.listen(1, (str, int))
+    fixed = story.listen(1, ("n3", int))
+    story.net.run(1)
+    for one in (listener, fixed):
+        one.move(None)
+    for number in range(6):
+        story.write(1, (f"n{number}", number))
+        story.net.run(0.5)
+        story.net.enter(2 + number)
+        story.net.run(2)
+        story.write(2 + number, (f"n{number}", 10 + number))  # perhaps by a range that has just moved
+        story.net.run(1)
+    for one in (listener, fixed):
+        one.move(4)
+    story.net.run(5)
+    assert sorted(listener.told) == sorted(story.written)
+    assert fixed.told == [("n3", 3), ("n3", 13)]
+
+
+def test_a_lost_range_is_told_as_a_gap_and_is_listened_to_again():
+    story = Story(6, "partitioned", 0)
+    for me in (1, 2, 3):
+        story.net.enter(me)
+        story.net.run(1)
+    listener = story.listen(1, (str, int))
+    fixed = {name: story.listen(1, (name, int)) for name in map(str, range(40))}
+    story.net.run(2)
+    story.crash(3)
+    story.net.run(3)
+    assert listener.gaps == 2, "each of the two owners of what was lost has told it once"
+    lost = {name for name, one in fixed.items() if one.ended}
+    assert 0 < len(lost) < 40, "registrations that stood in lost ranges only are over"
+    for name in fixed:
+        story.write(2, (name, 1))
+    story.net.run(3)
+    assert sorted(listener.told) == sorted(story.written) and listener.gaps == 2
+    assert all(one.told == ([] if name in lost else [(name, 1)]) for name, one in fixed.items())
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_who_comes_back_from_a_roster_that_is_gone_gives_up_what_it_had(kind):
+    coming_back(kind)
+
+
+def coming_back(kind):
+    """The last member of a space leaves, others begin it anew, and then one comes back that was cut off before."""
+    story = Story(7, kind, 0)
+    net = story.net
+    for me in (1, 2):
+        net.enter(me)
+        net.run(1)
+    story.write(1, ("a", 1))
+    net.run(1)
+    net.cut.add(1)
+    net.change(Strike([1]), but=1)
+    net.run(2)
+    story.take(2, ("a", int))
+    net.run(1)
+    net.crash(2)
+    net.run(2)
+    net.roster = Roster()
+    net.enter(3)
+    net.run(2)
+    story.write(3, ("b", 2))
+    net.run(1)
+    net.cut.clear()
+    before = net.members[1]
+    net.change(Enter(1, before.worker, True, before.epoch.number, "", before.epoch.opened, before.epoch.born))
+    net.run(3)
+    found = []
+    for template in (("a", int), ("b", int)):
+        story.asked[before, before.take(template_of(template), True, net.now)] = found.append
+        net.run(2)
+    assert [result.item and written_of(result.item) for result in found] == [None, ("b", 2)]
+    assert before.lost
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_too_many_registrations_are_refused(kind, monkeypatch):
+    module = "views.member" if kind == "views" else "partitioned.registry"
+    monkeypatch.setattr(f"pluribus.spaces.{module}.REGISTRATIONS_MAX", 2)
+    story = Story(8, kind, 0)
+    for me in (1, 2):
+        story.net.enter(me)
+        story.net.run(1)
+    member = story.net.members[1]
+    done = []
+    for _ in range(3):
+        try:
+            story.asked[member, member.register(template_of((str, int)), 0, b"", story.net.now)] = done.append
+        except Overflow:
+            done.append(None)
+        story.net.run(2)
+    refused = [one is None or one.full for one in done]
+    assert refused == [False, False, True]
+    for one in done[:2]:
+        story.asked[member, member.renew(one.name, 0, True, story.net.now)] = lambda result: None
+    story.net.run(2)
+    assert story.listen(2, ("a", int)) is not None
+    story.net.run(2)
+    assert story.listeners[-1].made_at is not None
 
 
 @pytest.mark.parametrize("kind", COPIES)

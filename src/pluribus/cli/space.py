@@ -5,12 +5,13 @@ In a template, ``"?"`` matches anything, and ``"?int"``, ``"?str"``, ``"?float"`
 
 import asyncio
 import json as json_
+from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from pluribus.cli.output import JsonFlag, print_json
-from pluribus.core.errors import BadInput
+from pluribus.core.errors import BadInput, Uncertain
 
 command = typer.Typer(add_completion=False, help="Write, read, take, watch and count tuples; list spaces.")
 
@@ -26,6 +27,7 @@ Key = Annotated[int, typer.Option(help="Of a partitioned space: the field that i
 Where = Annotated[str, typer.Option(help="A condition over f0, f1, ..., for instance 'f1 > 100'.")]
 Wait = Annotated[float | None, typer.Option(help="Seconds to wait; without it, for ever.", min=0.0)]
 Lease = Annotated[float | None, typer.Option(help="Seconds for which it stays; without it, for ever.", min=0.001)]
+WATCH_LEASE_S = 60.0
 TYPES = {"?": ..., "?int": int, "?str": str, "?float": float, "?bool": bool}
 
 
@@ -158,26 +160,49 @@ def watch(
     where: Where = "",
     count: Annotated[int | None, typer.Option(help="End after so many.", min=1)] = None,
     url: Url = None,
+    kind: Kind = "replicated",
     durable: Durable = False,
+    copies: Copies = 1,
+    key: Key = 0,
     json: JsonFlag = False,
 ) -> None:
     """Print tuples that match as they are written, until interrupted."""
 
     async def work(space: Any) -> None:
         wanted = None if template is None else template_of(template)
+        registration = await space.notify(wanted, where, lease=WATCH_LEASE_S)
+        renewing = asyncio.create_task(_renewed(registration))
+        try:
+            await shown_of(registration)
+        finally:
+            renewing.cancel()
+            await registration.cancel()
+
+    async def shown_of(registration: Any) -> None:
         shown = 0
-        async for event in await space.notify(wanted, where):
+        async for event in registration:
             if event.missed:
                 typer.echo(f"{event.missed} were missed", err=True)
+            if event.gap:
+                typer.echo("some may be lost with a member", err=True)
             if json:
-                print_json({"sequence": event.sequence, "tuple": _plain(event.value), "missed": event.missed})
+                found = {"sequence": event.sequence, "tuple": _plain(event.value), "missed": event.missed}
+                print_json({**found, "gap": event.gap})
             else:
                 typer.echo(json_.dumps(event.value, default=str))
             shown += 1
             if shown == count:
                 return
 
-    _run(url, Opened(name, durable=durable), work)
+    _run(url, Opened(name, kind, durable, copies, key), work)
+
+
+async def _renewed(registration: Any) -> None:
+    """Renew the lease of a registration; whoever is killed leaves it for a minute."""
+    while True:
+        await asyncio.sleep(WATCH_LEASE_S / 3)
+        with suppress(Uncertain):
+            await registration.renew(WATCH_LEASE_S)
 
 
 @command.command("count")

@@ -6,12 +6,14 @@ never used twice, even if all members of the primary are lost: an entering membe
 
 An epoch is *opened* when all its members have taken its tuples over; no member acts in it before. So tuples of an epoch
 before the last opened one are out of date; if members have only such tuples, the space is lost. A roster that begins
-anew, although a member has seen an earlier one, says that all earlier tuples are out of date. A roster that goes on
-with an older state, because a primary was forced, learns from entering members which epochs were opened meanwhile.
+anew has another ``born``: a member that comes from an earlier roster gives up its tuples, and says that they are lost.
+A roster that goes on with an older state, because a primary was forced, learns from entering members which epochs were
+opened meanwhile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -31,6 +33,8 @@ class Enter(msgspec.Struct, frozen=True, array_like=True, tag=1):
     settings: str = ""
     opened: Number = 0
     """The last epoch that was opened, as far as this member has seen."""
+    born: Number = 0
+    """The roster of which it has seen that; 0: none."""
 
 
 class Strike(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -59,6 +63,12 @@ class Epoch(msgspec.Struct, frozen=True, array_like=True):
     settings: str = ""
     opened: Number = 0
     """The last epoch that was opened, perhaps this one."""
+    born: Number = 0
+    """The worker that entered first: a roster that begins anew has another one."""
+
+    def follows(self, before: Epoch | None) -> bool:
+        """False if tuples of ``before`` are of a roster that is gone."""
+        return before is None or not before.born or before.born == self.born
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -76,18 +86,24 @@ encode = msgspec.msgpack.Encoder().encode
 
 
 class Roster:
-    """The ``StateMachine`` for ``bus.replica``."""
+    """The ``StateMachine`` for ``bus.replica``. ``changed`` is called when there may be another epoch."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.epoch = Epoch(0, ())
+        self._changed = changed
 
     def apply(self, index: int, command: bytes) -> bytes:
+        refused = self._applied(command)
+        self._changed()
+        return refused
+
+    def _applied(self, command: bytes) -> bytes:
         word = _word.decode(command)
         number, entries = self.epoch.number, list(self.epoch.entries)
-        settings, opened = self.epoch.settings, self.epoch.opened
+        settings, opened, born = self.epoch.settings, self.epoch.opened, self.epoch.born
         if isinstance(word, Open):
             if word.epoch == number:
-                self.epoch = Epoch(number, self.epoch.entries, settings, number)
+                self.epoch = Epoch(number, self.epoch.entries, settings, number, born)
         elif isinstance(word, Enter):
             if entries and word.settings != settings:
                 return f"this space has {settings or 'no settings'}, not {word.settings or 'none'}".encode()
@@ -96,17 +112,20 @@ class Roster:
                 entries = [one for one in entries if one.member != word.member]
                 if len(entries) >= MEMBERS_MAX:
                     return f"{MEMBERS_MAX:,} members have this space open: use another".encode()
-                if not number and word.seen:
-                    opened = word.seen + 1
-                elif word.seen > number:  # this is an older state, with which a forced primary goes on
+                if not number:
+                    born, opened = word.worker, word.seen + 1 if word.seen else 0
+                elif word.seen > number and word.born in (
+                    0,
+                    born,
+                ):  # this is an older state, with which a forced primary goes on
                     opened = max(opened, word.opened)
                 number = max(number, word.seen) + 2
                 entries.append(RosterEntry(word.member, word.worker, word.holds, number))
-                self.epoch = Epoch(number, tuple(entries), word.settings, opened)
+                self.epoch = Epoch(number, tuple(entries), word.settings, opened, born)
         else:
             left = [one for one in entries if one.member not in word.members]
             if len(left) < len(entries):
-                self.epoch = Epoch(number + 1, tuple(left), settings, opened)
+                self.epoch = Epoch(number + 1, tuple(left), settings, opened, born)
         return b""
 
     def snapshot(self) -> bytes:
@@ -114,3 +133,4 @@ class Roster:
 
     def restore(self, state: bytes) -> None:
         self.epoch = _epoch.decode(state) if state else Epoch(0, ())
+        self._changed()

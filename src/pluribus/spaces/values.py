@@ -11,7 +11,7 @@ followed by the registered classes that it comes from, so that a template of a b
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -72,7 +72,21 @@ PLAIN: dict[type, str] = {
     frozenset: "set",
 }
 """Types that every program knows."""
-_MADE_OF = {"tuple": tuple, "set": frozenset}
+
+
+def _set_of(values: Any) -> frozenset[Any]:
+    """Tuples travel as lists, and a set can hold no lists."""
+    try:
+        return frozenset(map(_hashable, values))
+    except TypeError as error:
+        raise MalformedFrame(f"a set that cannot be one here: {error}") from None
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if value.__class__ is list else value
+
+
+_MADE_OF: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": _set_of}
 
 
 def kind_of(cls: type) -> str | None:
@@ -97,6 +111,8 @@ def field_of(value: Any) -> FieldValue:
         kind = _class_name(value.__class__)
         if kind is None:
             raise _unsendable(value)
+    if kind == "datetime" and value.tzinfo is None:
+        raise BadBody(f"{value!r} has no time zone, and would be another moment elsewhere: give it one")
     try:
         return FieldValue(kind, _encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

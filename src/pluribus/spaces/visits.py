@@ -4,7 +4,8 @@ part.
 The member takes part in the space for its clients. The member keeps the tuples that a client takes until the client
 acknowledges them (``VisitSettle``); if its connection breaks before, the tuples are written again. So a take may be
 repeated after a break, and no tuple is lost with a client. A write may not be repeated: after a break it is
-``Uncertain``.
+``Uncertain``. A registration that the client did not learn of ends; one that it has stays, and the client goes on with
+it at another host.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import msgspec
 from ..wire.asking import ANY, WAIT_S_MAX, Need, Words
 from .templates import Template
 from .values import Item
-from .words import FOR_EVER_US, MANY_MAX, Microseconds, Number
+from .watching import Watched
+from .words import FOR_EVER_US, HAND_BACK_BYTES_MAX, MANY_MAX, Microseconds, Number
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)]
 Items = Annotated[list[Item], msgspec.Meta(max_length=MANY_MAX)]
@@ -105,6 +107,37 @@ class VisitFlush(msgspec.Struct, frozen=True, array_like=True, tag=9):
     place: SpacePlace
 
 
+class VisitNotify(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Make a registration. It ends with the connection, unless the client says that it has the answer
+    (``VisitSettle``), which has the name of the registration."""
+
+    place: SpacePlace
+    token: Number
+    template: Template
+    lease_us: Microseconds = FOR_EVER_US
+    hand_back: Annotated[bytes, msgspec.Meta(max_length=HAND_BACK_BYTES_MAX)] = b""
+
+
+class VisitFetch(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """Acknowledge events of a registration, and wait for the next ones; with ``probe`` do not wait."""
+
+    place: SpacePlace
+    name: Name
+    seen: Annotated[list[Name], msgspec.Meta(max_length=MANY_MAX)] = []
+    missed: Number = 0
+    wait_s: Seconds = 0.0
+    probe: bool = False
+
+
+class VisitRenew(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Renew or end the lease of a registration. The answer is the lease that was granted; 0: for ever."""
+
+    place: SpacePlace
+    name: Name
+    lease_us: Microseconds = FOR_EVER_US
+    ends: bool = False
+
+
 class VisitWritten(msgspec.Struct, frozen=True, array_like=True):
     names: list[Name]
     lease_us: int
@@ -131,6 +164,9 @@ WORDS = Words(
         VisitCount: int,
         VisitRelet: VisitWritten,
         VisitFlush: None,
+        VisitNotify: VisitWritten,
+        VisitFetch: Watched,
+        VisitRenew: int,
     },
     rights={
         VisitOpen: _needs(ANY),
@@ -142,5 +178,8 @@ WORDS = Words(
         VisitCount: _needs("read"),
         VisitRelet: _needs("write"),
         VisitFlush: _needs(ANY),
+        VisitNotify: _needs("read"),
+        VisitFetch: _needs("read"),
+        VisitRenew: _needs("read"),
     },
 )

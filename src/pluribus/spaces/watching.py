@@ -42,6 +42,8 @@ class Watched(msgspec.Struct, frozen=True, array_like=True):
     seen: int = 0
     left_us: int = 0
     """The rest of its lease; 0: it has no end."""
+    gaps: list[Mark] = []
+    """What acknowledges the gap, like an event."""
 
 
 def first_of(events: Iterable[tuple[Mark, Item]]) -> Iterator[tuple[Mark, Item]]:

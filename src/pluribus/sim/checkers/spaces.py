@@ -2,7 +2,8 @@
 
 A happening ``call`` begins an operation, ``answer`` has its result; an operation without an answer may have happened or
 not. ``void`` takes an answer of a take back, ``lost`` means that a kind has reported a loss, ``flushed`` that all
-earlier operations of a member are kept.
+earlier operations of a member are kept, ``forced`` that a primary was forced. ``registered`` makes a registration,
+``event`` tells one listener of it (the number after that of the registration) of a tuple, ``ended`` that it is over.
 """
 
 from __future__ import annotations
@@ -67,8 +68,10 @@ def calls_of(history: History) -> dict[str, list[Call]]:
 
 
 def taken_once(history: History) -> int:
-    """No two takes are answered with the same tuple, unless one is void, or its taker crashed with it."""
+    """No two takes are answered with the same tuple, unless one is void, or its taker crashed with it, or a primary was
+    forced in between, which goes on with an older state."""
     crashed = {h.member for h in history.of("crashed")}
+    forced = [h.at for h in history.of("forced")]
     checks = 0
     for kind, calls in calls_of(history).items():
         takers: dict[tuple[Any, ...], Call] = {}
@@ -77,12 +80,16 @@ def taken_once(history: History) -> int:
                 continue
             checks += 1
             before = takers.setdefault(tuple(call.result), call)
-            if before is not call:
+            if before is not call and not (kind != "replicated" and any(_between(at, before, call) for at in forced)):
                 raise Violation(
                     f"{kind}: {call.result} was taken at {before.ended:.3f} by {before.member:x} and at "
                     f"{call.ended:.3f} by {call.member:x}"
                 )
     return checks
+
+
+def _between(at: float, one: Call, other: Call) -> bool:
+    return min(one.ended, other.ended) <= at < max(one.ended, other.ended)
 
 
 def not_invented(history: History) -> int:
@@ -101,10 +108,6 @@ def not_invented(history: History) -> int:
 def not_lost(history: History) -> int:
     """What was written and kept is taken in the end, by somebody who has it or by one who never told."""
     told = _told(history)
-    crashed = {h.member for h in history.of("crashed")}
-    flushed: dict[tuple[str, int], float] = {}
-    for h in history.of("flushed"):
-        flushed[h.group, h.member] = h.at
     checks = 0
     for kind, calls in calls_of(history).items():
         if kind in told:
@@ -112,10 +115,8 @@ def not_lost(history: History) -> int:
         taken = {tuple(call.result) for call in calls if call.takes and call.result is not None}
         unknown = [call for call in calls if call.takes and not call.answered]
         missing: list[Call] = []
-        for call in calls:
-            if call.what != "write" or not call.answered:
-                continue
-            if kind == "views" and call.member in crashed and flushed.get((kind, call.member), 0.0) < call.ended:
+        for call in _kept(history, kind, calls):
+            if call.what != "write":
                 continue
             checks += 1
             if tuple(call.given) not in taken:
@@ -139,6 +140,52 @@ def leases_end(history: History) -> int:
             if write is not None and call.began > write.began + LEASE_OVER_S:
                 raise Violation(f"{kind}: {call.result} was found at {call.ended:.3f}, long after its lease")
     return checks
+
+
+def events_told(history: History) -> int:
+    """A registration tells of every tuple that is written from then on, or that events were dropped or lost; one
+    listener is told of none twice. No registration ends by itself."""
+    lost = _told(history)
+    kept = {kind: list(_kept(history, kind, calls)) for kind, calls in calls_of(history).items()}
+    checks = 0
+    for registered in history.of("registered"):
+        kind, index = registered.group, registered.id[0]
+        events = [h for h in history.of("event") if h.group == kind and h.id[0] == index]
+        told: set[tuple[int, Any]] = set()
+        missed, gap = 0, False
+        for h in events:
+            value, more, gone = _decode(h.body)
+            if (h.id[1], tuple(value)) in told:
+                raise Violation(f"{kind}: a listener was told of {value} twice, again at {h.at:.3f}")
+            told.add((h.id[1], tuple(value)))
+            missed, gap = missed + more, gap or gone
+        if any(h.group == kind and h.id[0] == index for h in history.of("ended")):
+            if kind not in lost:
+                raise Violation(f"{kind}: the registration of {registered.at:.3f} is over, and nobody has ended it")
+            continue
+        values = {value for _, value in told}
+        matching = [call for call in kept[kind] if call.began > registered.at]
+        missing = [call for call in matching if tuple(call.given) not in values]
+        checks += len(matching)
+        if len(missing) > missed and not gap and kind not in lost:
+            raise Violation(
+                f"{kind}: the registration of {registered.at:.3f} did not tell of {[call.given for call in missing]}, "
+                f"and {missed} events were said to be missed"
+            )
+    return checks
+
+
+def _kept(history: History, kind: str, calls: list[Call]) -> Iterator[Call]:
+    """Writes of which the callers know that they are kept."""
+    crashed = {h.member for h in history.of("crashed")}
+    flushed: dict[int, float] = {}
+    for h in history.of("flushed"):
+        if h.group == kind:
+            flushed[h.member] = h.at
+    for call in calls:
+        unsure = kind == "views" and call.member in crashed and flushed.get(call.member, 0.0) < call.ended
+        if call.writes and call.answered and not unsure:
+            yield call
 
 
 def _told(history: History) -> set[str]:

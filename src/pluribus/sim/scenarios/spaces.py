@@ -2,7 +2,8 @@
 
 The first three hosts keep the replicated space on their disks. All members make the other two: the fourth has no
 replica of the space of the kind *views*, the fifth keeps no range of the partitioned one, of which there are one or two
-copies. Members crash, are restarted as new ones, leave in order and come back.
+copies. Members crash, are restarted as new ones, leave in order and come back. Some listen to registrations, and go on
+with those of others that have crashed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,22 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import Closed, Damaged, PluribusError, Violation
+from ...core.errors import Closed, Damaged, LeaseEnded, PluribusError, Violation
 from ...group.keepers import Settings
 from ...runtime.bus import VIEWS, Bus
+from ...runtime.keepers.keeper import BusKeeper
 from ...runtime.styles.spaces.space import Space
 from ...runtime.styles.spaces.spaces import KINDS
-from ..checkers.spaces import crashed, leases_end, linearizable, not_invented, not_lost, own_writes_seen, taken_once
+from ..checkers.spaces import (
+    crashed,
+    events_told,
+    leases_end,
+    linearizable,
+    not_invented,
+    not_lost,
+    own_writes_seen,
+    taken_once,
+)
 from ..machinery.chaos import EVERY_FAULT, STRIKES, Restarted, flip, restore_primary, torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
@@ -33,6 +44,10 @@ OPERATIONS_MAX = 40
 LEASED = "l"
 """The name of tuples that are written with a lease."""
 LEASE_S = 2.0
+LISTENERS_MAX = 4
+"""Registrations of one kind."""
+QUIET_S = 5.0
+"""Seconds without an event after which there are no more."""
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=20_000, slack_rows=6)
 
 
@@ -47,8 +62,17 @@ FAULTS = tuple(flip_first if fault is flip else fault for fault in EVERY_FAULT)
 _encode = msgspec.msgpack.encode
 
 
+class Heard(msgspec.Struct, eq=False):
+    """A registration, and the player who listens to it."""
+
+    index: int
+    number: int
+    player: Player
+    ended: bool = False
+
+
 class Player:
-    """One member: a worker at each of the three spaces."""
+    """One member: a worker at each of the three spaces, and perhaps a listener."""
 
     def __init__(self, play: Play, bus: Bus, number: int) -> None:
         self.play = play
@@ -57,6 +81,7 @@ class Player:
         self.number = number
         self.spaces: dict[str, Space] = {}
         self.tasks = [asyncio.create_task(self._live())]
+        self.listening = [asyncio.create_task(self._listen(kind)) for kind in KINDS]
 
     def note(self, what: str, kind: str, id: tuple[int, int] = (0, 0), body: Any = None) -> None:
         encoded = _encode(body)
@@ -76,11 +101,25 @@ class Player:
         keeping = self.bus.keeping
         keeping._keeps = True
         host = self.world.hosts[self.number]
+        options: Any = {"votes": True, "voters": KEEPERS, "settings": SETTINGS}
         try:
-            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+            keeper = await keeping.keep_in(await keeping.meeting(), host.disk, **options)
         except Damaged:  # both copies of who it is have gone bad: it is given a new disk, as the sentence says
             host.change_disk()
-            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+            keeper = await keeping.keep_in(await keeping.meeting(), host.disk, **options)
+        old = self.play.keepers.get(self.number, keeper.keeper.id)
+        self.play.keepers[self.number] = keeper.keeper.id
+        if old != keeper.keeper.id:
+            self.tasks.append(asyncio.create_task(self._replace(keeper, old)))
+
+    async def _replace(self, keeper: BusKeeper, old: int) -> None:
+        """What somebody does who looks after the keepers: the lost one has no vote any more."""
+        while not self.bus.closed:
+            try:
+                await keeper.set_voter(old, False)
+                return
+            except (PluribusError, TimeoutError):
+                await asyncio.sleep(0.5)
 
     async def _open(self, kind: str) -> Space:
         without = {"views": 3, "partitioned": 4}
@@ -173,6 +212,50 @@ class Player:
         self.note("answer", kind, id, result)
         return result
 
+    # Events.
+
+    async def _listen(self, kind: str) -> None:
+        """Listen to a new registration, or to one of a player that is gone."""
+        heard: Heard | None = None
+        while not self.bus.closed:
+            space = self.spaces.get(kind)
+            if space is None or space.closed:
+                await asyncio.sleep(0.2)
+                continue
+            try:
+                if heard is None:
+                    heard = self.play.left_alone(kind, self) or await self._registered(space, kind)
+                if heard is None:
+                    return
+                await self.hear(space, heard)
+                return
+            except (PluribusError, TimeoutError):
+                await asyncio.sleep(0.2)
+
+    async def _registered(self, space: Space, kind: str) -> Heard | None:
+        known = self.play.heard[kind]
+        if len(known) >= LISTENERS_MAX:
+            return None
+        registration = await space.notify((str, int))
+        known.append(Heard(self.play.next_value(), registration.number, self))
+        self.note("registered", kind, (known[-1].index, 0))
+        return known[-1]
+
+    async def hear(self, space: Space, heard: Heard, quiet_s: float | None = None) -> None:
+        """Note the events of a registration, until it is over, or until there are none for a while."""
+        listening = (heard.index, self.play.next_value())
+        try:
+            events = aiter(await space.resume(heard.number))
+            while True:
+                event = await asyncio.wait_for(anext(events), quiet_s)
+                self.note("event", space.kind, listening, [event.value, event.missed, event.gap])
+        except LeaseEnded:
+            heard.ended = True
+            self.note("ended", space.kind, listening)
+        except TimeoutError:
+            if quiet_s is None:
+                raise
+
     async def drain(self, kind: str) -> None:
         """Take all tuples that are left."""
         space = self.spaces[kind]
@@ -187,7 +270,18 @@ class Play:
         self.history = history
         self.calm = False
         self.players: dict[int, Player] = {}
+        self.keepers: dict[int, int] = {}
+        """By host: the keeper on its disk."""
+        self.heard: dict[str, list[Heard]] = {kind: [] for kind in KINDS}
         self._values = 0
+
+    def left_alone(self, kind: str, player: Player) -> Heard | None:
+        """A registration whose listener has crashed: this player listens to it from now on."""
+        for heard in self.heard[kind]:
+            if heard.player.bus.closed and not heard.ended and self.world.random.random() < 0.7:
+                heard.player = player
+                return heard
+        return None
 
     def next_value(self) -> int:
         self._values += 1
@@ -211,6 +305,7 @@ async def play(world: World, history: History) -> None:
     if not any(bus.primary for bus in world.buses):
         for kind in KINDS[1:]:
             history.add(Happening(world.now, 0, "lost", kind))
+        history.add(Happening(world.now, 0, "forced"))
     restore_primary(world)
     await asyncio.sleep(CALM_S)
     for player in playing.players.values():
@@ -224,6 +319,11 @@ async def play(world: World, history: History) -> None:
     for kind in KINDS:
         first = next(iter(playing.players.values()))
         await asyncio.wait_for(first.drain(kind), 60)
+        for listener in playing.players.values():
+            listener.listening[KINDS.index(kind)].cancel()
+        for heard in playing.heard[kind]:
+            if not heard.ended:
+                await asyncio.wait_for(first.hear(first.spaces[kind], heard, QUIET_S), 60)
     world.validate()
 
 
@@ -239,6 +339,7 @@ SPACES = Scenario(
         "own_writes_seen": own_writes_seen,
         "linearizable": linearizable,
         "leases_end": leases_end,
+        "events_told": events_told,
     },
     STRIKES,
     members_min=3,

@@ -17,16 +17,19 @@ and a tuple that was set aside for it elsewhere goes to the next.
 range. So words may be repeated. When an epoch begins while a take has a question under way, the take first asks whether
 it was given something there (``recall``), and goes on only if not.
 
+*Registrations* stand at every range in which they can match (``watches``). A listener asks all servers for events, with
+what it has acknowledged at each range so far, and goes on with the first answer.
+
 Promises: a tuple is taken once; requests that wait at a range are served in their order; with ``copies`` of each range
-no tuple is lost while one of them lives, and losses are reported. A worker's operations are executed in its order if it
-awaits each. Live while the roster stands still for a few round trips.
+no tuple is lost while one of them lives, and losses are reported; no event is dropped in silence. A worker's operations
+are executed in its order if it awaits each. Live while the roster stands still for a few round trips.
 
 Bounded: ``REQUESTS_MAX`` requests under way; then ``Overflow``.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -36,68 +39,16 @@ from ...core.ports import Random
 from ..roster import Epoch
 from ..templates import Template
 from ..values import Item
+from ..watching import Mark, Watched
 from . import words
-from .ranges import range_of, ranges_of
+from .ranges import RANGES, range_of, ranges_of
+from .requests import ListenerMarks, PartitionRequest, PartitionResult
 from .server import REPEAT_S, Server
-from .words import Name, Word
+from .words import Name, Watching, Word
 
 REQUESTS_MAX = 10_000
 READ_AGAIN_S = 1.0
 """Seconds after which a waiting read asks again: an offer to a read is sent only once."""
-
-
-class PartitionRequest(msgspec.Struct):
-    """A request of this worker."""
-
-    number: int
-    template: Template | None = None
-    takes: bool = False
-    probe: bool = False
-    item: Item | None = None
-    lease_us: int = 0
-    ranges: list[int] = []
-    """The ranges in which it can match; of a write: the range of the tuple."""
-    left: list[int] = []
-    """Ranges that were not asked yet."""
-    asked: list[int] = []
-    """Ranges that the question under way is about."""
-    recalls: bool = False
-    """True if it must ask first which tuple it was given in ``asked``."""
-    word: Word | None = None
-    """The question under way."""
-    to: int = 0
-    attempt: int = 0
-    again_at: float = 0.0
-    interested: bool = False
-    offers: deque[tuple[int, int, Name]] = msgspec.field(default_factory=deque)
-    """The offer: its server, its range, its tuple."""
-    cancelled: bool = False
-    written: Item | None = None
-    """The tuple that a take writes in place of the one taken."""
-    relets: Name = (0, 0)
-    """The tuple whose lease is renewed, or ends."""
-    ends: bool = False
-    first: int = 0
-    """Of a write: the epoch in which it was first sent."""
-    most: int = 0
-    """Of a tally: how many items are wanted."""
-    tallies: dict[int, words.Tallied] = {}
-
-
-class PartitionResult(msgspec.Struct, frozen=True):
-    """The result of a request. A write has the name of its tuple, a tally its count and items. ``unknown``: the range
-    of a write was lost while it was under way, perhaps with the tuple in it."""
-
-    request: int
-    name: Name = (0, 0)
-    item: Item | None = None
-    count: int = 0
-    items: list[Item] = []
-    unknown: bool = False
-    done: bool = False
-    """True if a lease was renewed, or has ended."""
-    lease_us: int = 0
-    """The rest of the lease of a taken tuple; 0: it had no end, or the rest is not known."""
 
 
 class PartitionedMember:
@@ -125,6 +76,9 @@ class PartitionedMember:
         self._heard: set[int] = set()
         self._lost_told = 0
         self._since = 0
+        self._inside = False
+        """True if this member is in the epoch, and somebody keeps tuples in it."""
+        self._listener_marks = ListenerMarks()
 
     # Calls of the application.
 
@@ -168,6 +122,22 @@ class PartitionedMember:
         """Count matches at all servers, and get the first ``most`` of each."""
         return self._begin(PartitionRequest(0, template, most=most, tallies={}, probe=True), now)
 
+    def register(self, template: Template, lease_us: int, hand_back: bytes, now: float) -> int:
+        """Make a registration, whose name is in the result: from then on no matching write is missed."""
+        ranges = list(ranges_of(template, self.key))
+        made = Watching(template, lease_us, hand_back, len(ranges) == RANGES)
+        return self._begin(PartitionRequest(0, ranges=ranges, left=list(ranges), registers=made), now)
+
+    def fetch(self, registration: Name, seen: Iterable[Mark], missed: int, probe: bool, now: float) -> int:
+        """Acknowledge events, and wait for the next ones. Those that were ``missed`` are acknowledged with the events
+        after them."""
+        self._listener_marks.add(registration, seen)
+        return self._begin(PartitionRequest(0, probe=probe, listens=registration, answers={}), now)
+
+    def renew(self, registration: Name, lease_us: int, ends: bool, now: float) -> int:
+        """Renew or end the lease of a registration."""
+        return self._begin(PartitionRequest(0, lease_us=lease_us, renews=registration, ends=ends, answers={}), now)
+
     def _begin(self, request: PartitionRequest, now: float) -> int:
         if len(self._requests) >= REQUESTS_MAX:
             raise Overflow(f"{REQUESTS_MAX:,} operations are under way: await some of them")
@@ -181,6 +151,8 @@ class PartitionedMember:
         """The caller does not wait for a request any more. Its result comes all the same: nothing, or the tuple that it
         got."""
         request = self._requests.get(number)
+        if request is not None and request.listens != (0, 0):
+            self._finish(request, PartitionResult(number, watched=Watched()))
         if request is None or request.template is None:
             return
         request.cancelled = True
@@ -196,7 +168,8 @@ class PartitionedMember:
 
     @property
     def opened(self) -> bool:
-        return self.epoch is not None and self.epoch.opened == self.epoch.number and bool(self.epoch.holders)
+        """True if operations go on in this epoch."""
+        return self._inside and self.epoch is not None and self.epoch.opened == self.epoch.number
 
     @property
     def _floor(self) -> int:
@@ -231,6 +204,10 @@ class PartitionedMember:
                 *(epoch, self.worker, request.number, self._floor, at, request.relets, request.lease_us, request.ends)
             )
             self._ask(request, self._owner(at), relet, [at], now)
+        elif request.registers is not None:
+            self._register(request, request.registers, now)
+        elif request.renews != (0, 0) or request.listens != (0, 0):
+            self._ask_all(request, now)
         elif request.most or (request.template is not None and not request.ranges):
             self._count(request, now)
         elif request.recalls:
@@ -295,6 +272,71 @@ class PartitionedMember:
             if member not in request.tallies:
                 self._to(member, tally)
 
+    # Registrations.
+
+    def _register(self, request: PartitionRequest, made: Watching, now: float) -> None:
+        assert self.epoch is not None
+        request.again_at = now + REPEAT_S
+        by_owner: dict[int, list[int]] = {}
+        for at in request.left:
+            by_owner.setdefault(self._owner(at), []).append(at)
+        for owner, about in by_owner.items():
+            asked = words.Register(self.epoch.number, self.worker, request.number, self._floor, about, made)
+            self._to(owner, asked)
+
+    def _stands(self, word: words.Stands, now: float) -> None:
+        request = self._requests.get(word.number)
+        if request is None or request.registers is None:
+            return
+        request.left = [at for at in request.left if at not in word.ranges]
+        if word.full:
+            self.renew((self.worker, request.number), 0, True, now)  # it may stand at other servers
+            self._finish(request, PartitionResult(request.number, full=True))
+        elif not request.left:
+            self._finish(request, PartitionResult(request.number, (self.worker, request.number)))
+
+    def _ask_all(self, request: PartitionRequest, now: float) -> None:
+        """Ask the servers that have not answered."""
+        assert self.epoch is not None
+        waits = request.listens != (0, 0) and not request.probe
+        request.again_at = now + (READ_AGAIN_S if waits else REPEAT_S)
+        word: Word
+        epoch, worker, number = self.epoch.number, self.worker, request.number
+        if request.listens != (0, 0):
+            seen = self._listener_marks.of(request.listens)
+            word = words.Listen(epoch, worker, number, request.listens, seen, request.probe)
+        else:
+            word = words.Renew(epoch, worker, number, self._floor, request.renews, request.lease_us, request.ends)
+        for member in self.epoch.holders:
+            if waits or member not in request.answers:
+                self._to(member, word)
+
+    def _told(self, sender: int, word: words.Told) -> None:
+        request = self._requests.get(word.number)
+        if request is None or self.epoch is None or request.listens == (0, 0):
+            return
+        request.answers[sender] = word
+        if request.probe or word.watched.ended:
+            if not set(request.answers) >= set(self.epoch.holders):
+                return
+            told = [one for one in request.answers.values() if isinstance(one, words.Told)]
+            told = [one for one in told if not one.watched.ended] or told
+        else:
+            told = [word]
+        watched = self._listener_marks.told(request.listens, told)
+        self._finish(request, PartitionResult(request.number, watched=watched))
+
+    def _renewed(self, sender: int, word: words.Renewed) -> None:
+        request = self._requests.get(word.number)
+        if request is None or self.epoch is None or request.renews == (0, 0):
+            return
+        request.answers[sender] = word
+        if set(request.answers) >= set(self.epoch.holders):
+            done = any(one.done for one in request.answers.values() if isinstance(one, words.Renewed))
+            self._finish(request, PartitionResult(request.number, done=done))
+
+    # Answers.
+
     def _sought(self, sender: int, word: words.Sought, now: float) -> None:
         request = self._requests.get(word.number)
         if request is None or request.word is None or request.attempt != word.attempt or request.to != sender:
@@ -335,7 +377,8 @@ class PartitionedMember:
     def _finish(self, request: PartitionRequest, result: PartitionResult) -> None:
         del self._requests[request.number]
         self.results.append(result)
-        if request.template is not None and (request.interested or request.word is not None):
+        listened = request.listens != (0, 0) and not request.probe
+        if listened or (request.template is not None and (request.interested or request.word is not None)):
             self._withdraw(request.number)
 
     def _withdraw(self, number: int) -> None:
@@ -376,7 +419,10 @@ class PartitionedMember:
             if epoch.number == self.epoch.number and epoch.opened == epoch.number and not self.opened:
                 self._open(epoch, now)
             return
+        if not epoch.follows(self.epoch):
+            self._give_up()
         self.epoch = epoch
+        self._inside = self.me in epoch.members and bool(epoch.holders)
         self.opening = 0
         self._ready.clear()
         self._heard.clear()
@@ -384,6 +430,7 @@ class PartitionedMember:
         for request in self._requests.values():
             request.offers.clear()
             request.tallies = {}
+            request.answers = {}
             request.recalls = request.takes and bool(request.asked)
             request.word = None
         if self.me in epoch.members:
@@ -393,6 +440,13 @@ class PartitionedMember:
                 for request in self._requests.values():
                     request.left = list(request.ranges) if request.item is None else []
             self.server.enter(epoch, now)
+
+    def _give_up(self) -> None:
+        """The space is lost; what this member still has of it is out of date."""
+        self.lost.append({number: len(state.tuples) for number, state in self.server.states.items()})
+        self.server.give_up()
+        for request in [request for request in self._requests.values() if request.item is not None and request.first]:
+            self._finish(request, PartitionResult(request.number, (self.worker, request.number), unknown=True))
 
     def _open(self, epoch: Epoch, now: float) -> None:
         self.epoch = epoch
@@ -461,6 +515,12 @@ class PartitionedMember:
                         del self._withdrawing[number]
             case words.Tallied():
                 self._tallied(sender, word)
+            case words.Stands():
+                self._stands(word, now)
+            case words.Told():
+                self._told(sender, word)
+            case words.Renewed():
+                self._renewed(sender, word)
             case words.Put():
                 server.put(sender, word, now)
             case words.Seek():
@@ -471,6 +531,8 @@ class PartitionedMember:
                 server.withdraw(sender, word, now)
             case words.Copy():
                 server.copy(sender, word, now)
+            case words.Register() | words.Renew() | words.Listen():
+                server.registering(sender, word, now)
             case words.Copied():
                 server.copied(sender, word)
             case words.Tally():
@@ -486,7 +548,7 @@ class PartitionedMember:
             case words.Holdings():
                 server.heard_holdings(sender, word, now)
                 self._settle(now)
-            case words.Pull() | words.State() | words.Stored():
+            case words.Pull() | words.State() | words.Stored() | words.Inquire() | words.Registered():
                 server.moving(sender, word, now)
                 self._settle(now)
 
@@ -523,6 +585,8 @@ class PartitionedMember:
         if request.word is not None:
             request.again_at = now + REPEAT_S
             self._to(request.to, request.word)
+        elif request.template is None:
+            self._go_on(request, now)
         elif request.ranges:
             request.left = list(request.ranges)
             self._go_on(request, now)

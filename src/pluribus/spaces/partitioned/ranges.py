@@ -1,4 +1,5 @@
-"""One range of a partitioned space: its tuples, waiting interests, tuples that are set aside, and results of requests.
+"""One range of a partitioned space: its tuples, waiting interests, tuples that are set aside, results of requests, and
+registrations (``watches``).
 
 The state changes by numbered steps only, so that a copy after the same steps is the same. ``placement`` gives the
 members of each range, ``range_of`` the range of a tuple, and ``ranges_of`` the ranges in which a template can match.
@@ -14,6 +15,7 @@ from heapq import heappop, heappush
 from ..index import TupleIndex, Wishes
 from ..templates import ARITY_ANY, Template
 from ..values import BASE, FieldValue, Item
+from .watches import Watches
 from .words import Change, Interest, Name, Owed, State
 
 RANGES = 64
@@ -97,6 +99,7 @@ class RangeState:
         self._names: dict[int, Name] = {}
         self._next = 0
         self.ends: list[tuple[float, Name]] = []
+        self.watches = Watches(born)
 
     def step(self, changes: Sequence[Change], now: float) -> None:
         self.steps += 1
@@ -106,6 +109,7 @@ class RangeState:
     def _apply(self, change: Change, now: float) -> None:
         if change.add is not None:
             self._add(*change.add, now)
+            self.watches.tell(change.add[1], self.steps)
         if change.remove is not None and change.remove in self.tuples:
             self._remove(change.remove)
         if change.wait is not None:
@@ -133,6 +137,14 @@ class RangeState:
             self.owed[change.owe.worker, change.owe.number] = change.owe
         if change.paid is not None:
             self.owed.pop(change.paid, None)
+        if change.watch is not None:
+            self.watches.add(*change.watch, now)
+        if change.hears is not None:
+            self.watches.heard(*change.hears)
+        if change.rewatch is not None:
+            self.watches.renew(*change.rewatch, now)
+        if change.unwatch is not None:
+            self.watches.remove(change.unwatch)
 
     def _let(self, name: Name, lease_us: int, now: float) -> None:
         until = now + lease_us / 1e6 if lease_us else 0.0
@@ -227,8 +239,11 @@ class RangeState:
         tuples = [(name, self.tuples[name][0], self.left_us(name, now)) for name in names]
         done = [(worker, one, *found) for worker, results in self.done.items() for one, found in results.items()]
         aside = [(name, *holder) for name, holder in self.aside.items()]
-        owed = list(self.owed.values())
-        return State(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born, owed)
+        return State(
+            *(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born),
+            list(self.owed.values()),
+            self.watches.saved(now),
+        )
 
     def interests(self) -> list[Interest]:
         """Waiting interests, in their order."""
@@ -248,10 +263,12 @@ class RangeState:
         made.floors = dict(state.floors)
         made.owed = {(one.worker, one.number): one for one in state.owed}
         made.steps = state.steps
+        made.watches.restore(state.watches, now)
         return made
 
     def validate(self) -> None:
         self.free.validate()
         self.kept.validate()
+        self.watches.validate()
         assert len(self.free) + len(self.kept) == len(self.tuples) == len(self._numbers)
         assert set(self.aside) <= set(self.tuples) and len(self.kept) == len(self.aside)

@@ -18,13 +18,12 @@ from ..roster import Epoch
 from ..values import Item
 from . import words
 from .ranges import RANGES, RangeState, placement
+from .registry import Registry, Say, when_all
 from .words import Change, Name, Word
 
 REPEAT_S = 0.3
 TALLY_BYTES_MAX = 64 << 20
 """Bytes of tuples that one member sends when all are asked for."""
-
-Say = Callable[[], None]
 
 
 class Server:
@@ -33,11 +32,12 @@ class Server:
     def __init__(self, me: int, copies: int, send: Callable[[int, Word], None]) -> None:
         self.me = me
         self.copies = copies
-        self._send = send
+        self.send = send
         self.states: dict[int, RangeState] = {}
         self.epoch: Epoch | None = None
         self.placed: list[list[int]] = [[] for _ in range(RANGES)]
         """By range: the owner, then the members that keep copies."""
+        self._owned: list[int] = []
         self._answers: dict[tuple[int, int], Say] = {}
         """By request: the words to its worker that are sent when its tuple is kept."""
         self.served = 0
@@ -51,6 +51,7 @@ class Server:
         self._storing: dict[int, set[int]] = {}
         self._lost: dict[int, int] = {}
         self._moved = False
+        self.registry = Registry(self)
 
     @property
     def opened(self) -> bool:
@@ -59,7 +60,7 @@ class Server:
     @property
     def ready(self) -> bool:
         """True if this member has the state of all its ranges in this epoch."""
-        return self._moved and not self._pulling and not self._storing
+        return self._moved and not self._pulling and not self._storing and not self.registry.inquiring
 
     @property
     def lost(self) -> dict[int, int]:
@@ -67,13 +68,26 @@ class Server:
         return dict(self._lost)
 
     def owned(self) -> list[int]:
-        return [number for number, placed in enumerate(self.placed) if placed and placed[0] == self.me]
+        return self._owned
 
     # Epochs.
 
     def enter(self, epoch: Epoch, now: float) -> None:
         self.epoch = epoch
         self.placed = placement(epoch.holders, self.copies)
+        self._owned = [number for number, placed in enumerate(self.placed) if placed and placed[0] == self.me]
+        self._forget()
+        self.tell()
+
+    def give_up(self) -> None:
+        """All that is here is out of date."""
+        self.epoch = None
+        self.states.clear()
+        self._owned = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was under way."""
         self._answers.clear()
         self._pending.clear()
         self._acks.clear()
@@ -82,14 +96,14 @@ class Server:
         self._storing.clear()
         self._lost.clear()
         self._moved = False
-        self.tell()
+        self.registry.enter()
 
     def tell(self) -> None:
         """Tell every member which ranges this member has."""
         assert self.epoch is not None
         mine = {number: (state.epoch, state.steps, len(state.tuples)) for number, state in self.states.items()}
         for member in self.epoch.members:
-            self._send(member, words.Holdings(self.epoch.number, mine))
+            self.send(member, words.Holdings(self.epoch.number, mine))
 
     def heard_holdings(self, sender: int, word: words.Holdings, now: float) -> None:
         assert self.epoch is not None
@@ -103,16 +117,19 @@ class Server:
             for held in self._holdings.values():
                 for number, (_, _, count) in held.items():
                     self._counts[number] = count
+            if self._lost:
+                self.registry.inquire()
 
     def _take_over(self, number: int, now: float) -> None:
         assert self.epoch is not None
         known = [(held[number][:2], member) for member, held in self._holdings.items() if number in held]
         valid = [one for one in known if one[0][0] >= max(self.epoch.opened, 1)]
         if not valid:
+            self.states[number] = RangeState(0, self.epoch.number)
             if self.epoch.opened:
                 self._lost[number] = self._counts.get(number, 0)
-            self.states[number] = RangeState(0, self.epoch.number)
-            self._hand_out(number, now)
+            else:
+                self._hand_out(number, now)
             return
         best = max(valid)[0]
         if (best, self.me) in valid:
@@ -121,7 +138,7 @@ class Server:
         else:
             source = min(member for version, member in valid if version == best)
             self._pulling[number] = source
-            self._send(source, words.Pull(self.epoch.number, number))
+            self.send(source, words.Pull(self.epoch.number, number))
 
     def _hand_out(self, number: int, now: float) -> None:
         """Send a range to the members that keep copies."""
@@ -130,7 +147,7 @@ class Server:
         if others:
             self._storing[number] = others
             for member in sorted(others):
-                self._send(member, self.states[number].saved(self.epoch.number, number, now))
+                self.send(member, self.states[number].saved(self.epoch.number, number, now))
 
     def moving(self, sender: int, word: Word, now: float) -> None:
         """A word about the transfer of ranges."""
@@ -138,7 +155,7 @@ class Server:
         match word:
             case words.Pull(_, number):
                 if number in self.states:
-                    self._send(sender, self.states[number].saved(self.epoch.number, number, now))
+                    self.send(sender, self.states[number].saved(self.epoch.number, number, now))
             case words.State(_, number):
                 if self._pulling.get(number) == sender:
                     del self._pulling[number]
@@ -147,7 +164,11 @@ class Server:
                 elif self.me in self.placed[number][1:] and sender == self.placed[number][0]:
                     if not self.opened:
                         self.states[number] = RangeState.restored(word, now)
-                    self._send(sender, words.Stored(self.epoch.number, number))
+                    self.send(sender, words.Stored(self.epoch.number, number))
+            case words.Inquire():
+                self.registry.inquired(sender, now)
+            case words.Registered():
+                self._registered(sender, word, now)
             case words.Stored(_, number):
                 waiting = self._storing.get(number)
                 if waiting is not None:
@@ -156,6 +177,14 @@ class Server:
                         del self._storing[number]
             case _:
                 pass
+
+    def _registered(self, sender: int, word: words.Registered, now: float) -> None:
+        found = self.registry.registered(sender, word)
+        if found is not None:
+            for number in self._lost:
+                for name, made in found.items():
+                    self.states[number].watches.add(name, made, now, gap=True)
+                self._hand_out(number, now)
 
     def open(self, epoch: Epoch, now: float) -> None:
         """Serve. Ranges of other members are given up, and interests of workers that are gone end."""
@@ -185,12 +214,14 @@ class Server:
         for number in self.owned():
             state = self.states[number]
             for name in state.expired(now):
-                self._commit(number, [Change(remove=name)], [], now)
+                self.commit(number, [Change(remove=name)], [], now)
+            for name in state.watches.expired(now):
+                self.commit(number, [Change(unwatch=name)], [], now)
             if again:
                 for name, (worker, request) in state.aside.items():
                     self._offer(number, name, state.tuples[name][0], worker, request)
                 for owed in list(state.owed.values()):
-                    self._when_copied(number, self._paying(number, owed))
+                    self.when_copied(number, self._paying(number, owed))
         if again:
             for number, pending in self._pending.items():
                 self._copy(number, pending)
@@ -199,24 +230,30 @@ class Server:
         assert self.epoch is not None
         self.tell()  # a member that entered the epoch later has not received it yet
         for number, source in self._pulling.items():
-            self._send(source, words.Pull(self.epoch.number, number))
+            self.send(source, words.Pull(self.epoch.number, number))
+        self.registry.inquire_again()
         for number, members in self._storing.items():
             for member in sorted(members):
-                self._send(member, self.states[number].saved(self.epoch.number, number, now))
+                self.send(member, self.states[number].saved(self.epoch.number, number, now))
 
     @property
     def next_end(self) -> float:
         if not self.opened:
             return float("inf")
         owned = [self.states[number] for number in self.owned()]  # of a copy the owner says which leases have ended
-        return min((state.ends[0][0] for state in owned if state.ends), default=float("inf"))
+        ends = [state.ends[0][0] for state in owned if state.ends]
+        return min([*ends, *[state.watches.next_end for state in owned]], default=float("inf"))
 
     # Steps.
 
-    def _commit(self, number: int, changes: list[Change], says: list[Say], now: float) -> None:
+    def commit(self, number: int, changes: list[Change], says: list[Say], now: float) -> None:
         """Do a step of a range; its words are sent when all copies have the step."""
         state = self.states[number]
         state.step(changes, now)
+        if state.watches.fresh:
+            names = sorted(state.watches.fresh)
+            state.watches.fresh.clear()
+            says = [*says, lambda: self.registry.tell(names, now)]
         if len(self.placed[number]) == 1:
             for say in says:
                 say()
@@ -231,7 +268,7 @@ class Server:
             left = [one for one in steps if one[0] > self._acks.get((number, member), 0)]
             if left:
                 changes = [changes for _, changes, _ in left]
-                self._send(member, words.Copy(self.epoch.number, number, left[0][0], changes))
+                self.send(member, words.Copy(self.epoch.number, number, left[0][0], changes))
 
     def copy(self, sender: int, word: words.Copy, now: float) -> None:
         assert self.epoch is not None
@@ -241,7 +278,8 @@ class Server:
         for number, changes in enumerate(word.changes, word.first):
             if number == state.steps + 1:
                 state.step(changes, now)
-        self._send(sender, words.Copied(self.epoch.number, word.range, state.steps))
+        state.watches.fresh.clear()  # the owner tells
+        self.send(sender, words.Copied(self.epoch.number, word.range, state.steps))
 
     def copied(self, sender: int, word: words.Copied) -> None:
         key = (word.range, sender)
@@ -255,7 +293,12 @@ class Server:
         if not pending:
             self._pending.pop(word.range, None)
 
-    def _when_copied(self, number: int, say: Say) -> None:
+    def copied_steps(self, number: int) -> int:
+        """How many steps of a range are in all copies."""
+        pending = self._pending.get(number)
+        return pending[0][0] - 1 if pending else self.states[number].steps
+
+    def when_copied(self, number: int, say: Say) -> None:
         """Send a word when every step of a range so far is in all copies."""
         pending = self._pending.get(number)
         if pending:
@@ -266,7 +309,7 @@ class Server:
     # Requests.
 
     def put(self, sender: int, word: words.Put, now: float) -> None:
-        state = self._owned_state(word.range)
+        state = self.owned_state(word.range)
         if state is None:
             return
         assert self.epoch is not None
@@ -277,13 +320,13 @@ class Server:
         paid = words.Paid(self.epoch.number, word.owed_by, *name) if word.owed_by >= 0 else None
 
         def say() -> None:
-            self._send(sender, kept if paid is None else paid)
+            self.send(sender, kept if paid is None else paid)
 
         if state.over(word.worker, word.number) or state.result(word.worker, word.number) is not None:
-            self._when_copied(word.range, say)
+            self.when_copied(word.range, say)
             return
         if word.first < state.born:
-            self._send(sender, words.Kept(self.epoch.number, word.number, True) if paid is None else paid)
+            self.send(sender, words.Kept(self.epoch.number, word.number, True) if paid is None else paid)
             return
         changes = [
             Change(
@@ -293,7 +336,7 @@ class Server:
             )
         ]
         offers = self._offers(word.range, state, [(name, word.item)], changes)
-        self._commit(word.range, changes, [say, *offers], now)
+        self.commit(word.range, changes, [say, *offers], now)
 
     def _offers(
         self,
@@ -325,18 +368,30 @@ class Server:
         assert self.epoch is not None
         for entry in self.epoch.entries:
             if entry.worker == worker:
-                self._send(entry.member, words.Offer(self.epoch.number, request, number, name, item))
+                self.send(entry.member, words.Offer(self.epoch.number, request, number, name, item))
+
+    def registering(self, sender: int, word: words.Register | words.Renew | words.Listen, now: float) -> None:
+        if not self.opened:
+            return
+        self.served += 1
+        match word:
+            case words.Register():
+                self.registry.register(sender, word, now)
+            case words.Renew():
+                self.registry.renew(sender, word, now)
+            case words.Listen():
+                self.registry.listen(sender, word, now)
 
     def seek(self, sender: int, word: words.Seek, now: float) -> None:
         assert self.epoch is not None
-        states = {number: self._owned_state(number) for number in word.ranges}
+        states = {number: self.owned_state(number) for number in word.ranges}
         if None in states.values():
             return
         self.served += 1
         epoch, holder = self.epoch.number, (word.worker, word.number)
 
         def answer(name: Name = (0, 0), item: Item | None = None, left_us: int = 0) -> Say:
-            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
+            return lambda: self.send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
 
         for number, state in states.items():
             assert state is not None
@@ -346,7 +401,7 @@ class Server:
                 return
             # A range may also have kept the tuple that a replacing take has written: that is no result of its taking.
             if (before is not None and before[1] is not None) or state.over(*holder):
-                self._when_copied(number, answer(*before) if before is not None else answer())
+                self.when_copied(number, answer(*before) if before is not None else answer())
                 return
         if word.recall:
             answer()()
@@ -368,7 +423,7 @@ class Server:
         self, number: int, state: RangeState, name: Name, word: words.Seek | words.Claim, say: Say, now: float
     ) -> None:
         if isinstance(word, words.Seek) and not word.takes:
-            self._when_copied(number, say)
+            self.when_copied(number, say)
             return
         self._take(number, state, name, word, say, now)
 
@@ -382,15 +437,15 @@ class Server:
         changes = [Change(remove=name, leave=holder, done=done, floor=(word.worker, word.floor))]
         carried = word.carried
         if carried is None:
-            self._commit(number, changes, [say], now)
+            self.commit(number, changes, [say], now)
         elif carried.range == number:
             changes.append(Change(add=(holder, carried.item, carried.lease_us)))
             offers = self._offers(number, state, [(holder, carried.item)], changes, holder)
-            self._commit(number, changes, [say, *offers], now)
+            self.commit(number, changes, [say, *offers], now)
         else:
             owed = words.Owed(*holder, carried)
             self._answers[holder] = say
-            self._commit(number, [*changes, Change(owe=owed)], [self._paying(number, owed)], now)
+            self.commit(number, [*changes, Change(owe=owed)], [self._paying(number, owed)], now)
 
     def _paying(self, number: int, owed: words.Owed) -> Say:
         return lambda: self._pay(number, owed)
@@ -404,17 +459,17 @@ class Server:
                 *(self.epoch.number, owed.worker, owed.number, 0, one.range, one.item, one.lease_us, one.first),
                 owed_by=number,
             )
-            self._send(at[0], put)
+            self.send(at[0], put)
 
     def paid(self, word: words.Paid, now: float) -> None:
-        state = self._owned_state(word.range)
+        state = self.owned_state(word.range)
         holder = (word.worker, word.number)
         if state is not None and holder in state.owed:
             answer = self._answers.pop(holder, None)
-            self._commit(word.range, [Change(paid=holder)], [] if answer is None else [answer], now)
+            self.commit(word.range, [Change(paid=holder)], [] if answer is None else [answer], now)
 
     def relet(self, sender: int, word: words.Relet, now: float) -> None:
-        state = self._owned_state(word.range)
+        state = self.owned_state(word.range)
         if state is None:
             return
         assert self.epoch is not None
@@ -423,7 +478,7 @@ class Server:
         before = state.result(word.worker, word.number)
         if before is not None:
             done = before[0] == word.name
-            self._when_copied(word.range, lambda: self._send(sender, words.Let(epoch, word.number, done)))
+            self.when_copied(word.range, lambda: self.send(sender, words.Let(epoch, word.number, done)))
             return
         until = state.tuples[word.name][1] if word.name in state.tuples else -1.0
         done = word.name not in state.aside and (until == 0 or until > now)
@@ -435,26 +490,18 @@ class Server:
                 relet=(word.name, word.lease_us) if done and not word.ends else None,
             )
         ]
-        self._commit(word.range, changes, [lambda: self._send(sender, words.Let(epoch, word.number, done))], now)
+        self.commit(word.range, changes, [lambda: self.send(sender, words.Let(epoch, word.number, done))], now)
 
     def _await(self, states: dict[int, RangeState | None], word: words.Seek, say: Say, now: float) -> None:
         """Leave an interest at each of the ranges; answer when all copies have all of them."""
         new = [number for number, state in states.items() if state and (word.worker, word.number) not in state.waiting]
-        gate = [len(new)]
-
-        def one_more() -> None:
-            gate[0] -= 1
-            if gate[0] <= 0:
-                say()
-
+        one_more = when_all(len(new), say)
         interest = words.Interest(word.worker, word.number, word.template, word.takes)
         for number in new:
-            self._commit(number, [Change(wait=interest)], [one_more], now)
-        if not new:
-            say()
+            self.commit(number, [Change(wait=interest)], [one_more], now)
 
     def claim(self, sender: int, word: words.Claim, now: float) -> None:
-        state = self._owned_state(word.range)
+        state = self.owned_state(word.range)
         if state is None:
             return
         assert self.epoch is not None
@@ -462,13 +509,13 @@ class Server:
         epoch, holder = self.epoch.number, (word.worker, word.number)
 
         def answer(name: Name = (0, 0), item: Item | None = None, left_us: int = 0) -> Say:
-            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
+            return lambda: self.send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
 
         before = state.result(*holder)
         if holder in state.owed:
             self._answers[holder] = answer(*before) if before is not None else answer()
         elif before is not None and before[1] is not None:
-            self._when_copied(word.range, answer(*before))
+            self.when_copied(word.range, answer(*before))
         elif state.aside.get(word.name) == holder:
             say = answer(word.name, state.tuples[word.name][0], state.left_us(word.name, now))
             self._take(word.range, state, word.name, word, say, now)
@@ -486,17 +533,10 @@ class Server:
             for number in self.owned()
             if holder in self.states[number].waiting or holder in self.states[number].aside.values()
         ]
-        gate = [len(where)]
-
-        def one_more() -> None:
-            gate[0] -= 1
-            if gate[0] <= 0:
-                self._send(sender, withdrawn)
-
+        self.registry.forget(holder)
+        one_more = when_all(len(where), lambda: self.send(sender, withdrawn))
         for number in where:
             self._leave(number, holder, [one_more], now)
-        if not where:
-            self._send(sender, withdrawn)
 
     def _leave(self, number: int, holder: tuple[int, int], says: list[Say], now: float) -> None:
         """An interest ends; a tuple that was set aside for it goes to the next."""
@@ -504,7 +544,7 @@ class Server:
         free = [(name, state.tuples[name][0]) for name, who in state.aside.items() if who == holder]
         changes = [Change(leave=holder)]
         offers = self._offers(number, state, free, changes, holder)
-        self._commit(number, changes, [*says, *offers], now)
+        self.commit(number, changes, [*says, *offers], now)
 
     def tally(self, sender: int, word: words.Tally) -> None:
         assert self.epoch is not None
@@ -512,9 +552,9 @@ class Server:
             states = [self.states[number] for number in self.owned()]
             count = sum(state.count(word.template) for state in states)
             items = _first((item for state in states for item in state.matches(word.template)), word.most)
-            self._send(sender, words.Tallied(self.epoch.number, word.number, count, items))
+            self.send(sender, words.Tallied(self.epoch.number, word.number, count, items))
 
-    def _owned_state(self, number: int) -> RangeState | None:
+    def owned_state(self, number: int) -> RangeState | None:
         if not self.opened or number >= RANGES or self.placed[number][:1] != [self.me]:
             return None
         return self.states.get(number)

@@ -12,12 +12,35 @@ import msgspec
 
 from ..templates import Template
 from ..values import Item
+from ..watching import Mark, Watched
+from ..words import HAND_BACK_BYTES_MAX
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Range = Annotated[int, msgspec.Meta(ge=0, lt=1_024)]
 Name = tuple[Number, Number]
 """The name of a tuple: the worker that wrote it, and the number of that request."""
 Ranges = Annotated[list[Range], msgspec.Meta(max_length=1_024)]
+
+
+class Watching(msgspec.Struct, frozen=True, array_like=True):
+    """A registration. ``wide``: it stands at all ranges."""
+
+    template: Template
+    lease_us: Number
+    hand_back: Annotated[bytes, msgspec.Meta(max_length=HAND_BACK_BYTES_MAX)]
+    wide: bool
+
+
+class KeptWatch(msgspec.Struct, frozen=True, array_like=True):
+    """A registration at a range, with the rest of its lease and its events; ``watches.Watch`` explains the fields."""
+
+    name: Name
+    made: Watching
+    seen: Number
+    last: Number
+    count: Number
+    gap: bool
+    events: list[tuple[Number, Item]]
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True):
@@ -149,6 +172,12 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     """The lease of a tuple begins anew."""
     owe: Owed | None = None
     paid: tuple[Number, Number] | None = None
+    watch: tuple[Name, Watching] | None = None
+    hears: tuple[Name, Number] | None = None
+    """A listener has acknowledged events of a registration, up to this one."""
+    rewatch: tuple[Name, Number] | None = None
+    """The lease of a registration begins anew."""
+    unwatch: Name | None = None
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True, tag=9):
@@ -181,7 +210,7 @@ class Pull(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 class State(msgspec.Struct, frozen=True, array_like=True, tag=13):
     """A range in full: tuples with the rest of their leases, interests in their order, tuples that are set aside,
-    results of requests."""
+    results of requests, registrations."""
 
     epoch: Number
     range: Range
@@ -194,6 +223,7 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=13):
     born: Number
     """The epoch in which the range began, empty."""
     owed: list[Owed] = []
+    watches: list[KeptWatch] = []
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag=14):
@@ -270,6 +300,79 @@ class Paid(msgspec.Struct, frozen=True, array_like=True, tag=22):
     number: Number
 
 
+class Register(msgspec.Struct, frozen=True, array_like=True, tag=23):
+    """A registration is to stand at these ranges of yours; its name is that of the request."""
+
+    epoch: Number
+    worker: Number
+    number: Number
+    floor: Number
+    ranges: Ranges
+    made: Watching
+
+
+class Stands(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    """The answer to ``Register``; ``full``: there are too many."""
+
+    epoch: Number
+    number: Number
+    ranges: Ranges
+    full: bool = False
+
+
+class Listen(msgspec.Struct, frozen=True, array_like=True, tag=25):
+    """Answer when there are events of a registration after ``seen``, which acknowledges those up to there, at each of
+    these ranges. ``probe``: answer even if there are none."""
+
+    epoch: Number
+    worker: Number
+    number: Number
+    registration: Name
+    seen: list[Mark]
+    probe: bool = False
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True, tag=26):
+    """The answer to ``Listen``, of the ranges of one server."""
+
+    epoch: Number
+    number: Number
+    watched: Watched
+
+
+class Renew(msgspec.Struct, frozen=True, array_like=True, tag=27):
+    """Renew the lease of a registration with this length, or end it now."""
+
+    epoch: Number
+    worker: Number
+    number: Number
+    floor: Number
+    registration: Name
+    lease_us: Number
+    ends: bool = False
+
+
+class Renewed(msgspec.Struct, frozen=True, array_like=True, tag=28):
+    """The answer to ``Renew``; not ``done``: the registration does not stand here."""
+
+    epoch: Number
+    number: Number
+    done: bool
+
+
+class Inquire(msgspec.Struct, frozen=True, array_like=True, tag=29):
+    """The owner of a lost range asks every member for registrations that stand at all ranges."""
+
+    epoch: Number
+
+
+class Registered(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """The answer to ``Inquire``."""
+
+    epoch: Number
+    watches: list[tuple[Name, Watching]]
+
+
 Word = (
     Put
     | Kept
@@ -293,6 +396,14 @@ Word = (
     | Relet
     | Let
     | Paid
+    | Register
+    | Stands
+    | Listen
+    | Told
+    | Renew
+    | Renewed
+    | Inquire
+    | Registered
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -98,6 +98,8 @@ class ViewResult(msgspec.Struct, frozen=True):
     """The rest of the lease of a taken tuple; 0: it had no end."""
     watched: Watched | None = None
     """Events of a registration."""
+    full: bool = False
+    """Never true: ``register`` says at once that there are too many registrations."""
 
 
 class ViewsMember:
@@ -121,6 +123,8 @@ class ViewsMember:
         """Tuples taken by takes that are not finished."""
         self.lost = 0
         """How often the space was lost with all its replicas."""
+        self._outdated = False
+        """True if it has given up the tuples of an earlier roster, and has none of this one yet."""
         self._merge: Merge | None = None
         self._ops: dict[int, tuple[Op, int]] = {}
         """Operations that are not at all replicas, with the epoch in which they were decided."""
@@ -215,11 +219,13 @@ class ViewsMember:
         self._start(request, now)
         return request.number
 
-    def cancel(self, number: int) -> None:
-        """The caller does not wait for a request any more."""
+    def cancel(self, number: int) -> bool:
+        """The caller does not wait for a request any more. False if its result comes all the same: an operation about a
+        registration is not taken back."""
         request = self._requests.pop(number, None)
         if request is not None:
             self._over(request)
+        return number not in self._confirms.values()
 
     def _over(self, request: ViewRequest) -> None:
         if request.locking and request.takes:
@@ -235,12 +241,12 @@ class ViewsMember:
         epoch = self.epoch.number
         request.retry_at = now + REPEAT_S
         if request.listens != (0, 0):
-            asked = self.me if self.replica is not None else self.epoch.holders[0]
+            asked = self.me if self.me in self.epoch.holders else self.epoch.holders[0]
             listen = words.Listen(epoch, self.worker, request.number, request.listens, request.after, request.probe)
             self._to(asked, listen)
             return
         if not request.takes:
-            if self.replica is not None and self._own_answer(request):
+            if self.me in self.epoch.holders and self._own_answer(request):  # not if it is about to leave
                 return
             ask = words.Ask(epoch, self.worker, request.number, request.template, request.after, request.probe)
             for member in self.epoch.holders:
@@ -536,6 +542,12 @@ class ViewsMember:
                 self.epoch = epoch
                 self._open(now)
             return
+        outdated = not epoch.follows(self.epoch)
+        if outdated:
+            self._give_up()
+            if self.replica is not None:
+                self.replica = TupleReplica()
+        self._outdated = outdated or (self._outdated and not self.installed)
         self.epoch = epoch
         self.installed = False
         self.opening = 0
@@ -609,22 +621,30 @@ class ViewsMember:
 
     def _install(self, sender: int, word: words.Install, now: float) -> None:
         if not self.installed:
-            if self.replica is not None:
-                replica = self.replica
+            assert self.epoch is not None
+            replica = self.replica
+            if replica is not None and (self.me in self.epoch.holders or not self.epoch.holders):
                 replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, word.listeners, now)
+            elif replica is not None:  # it is about to leave: what lacks here from now on was not removed by anybody
+                self.replica = TupleReplica()
             self.installed = True
             self.void += [self._removing.pop(name) for name in word.void if name in self._removing]
             for number, (op, decided) in self._ops.items():
                 if op.name in word.void:  # the replacing tuple is not written, either
                     self._ops[number] = (Op(number, None, 0, op.name, op.request), decided)
             if word.lost:
-                self.lost += 1
-                self._ops.clear()
-                self._removing.clear()
-                self.results += [ViewResult(request) for request in self._confirms.values()]
-                self._confirms.clear()
+                self._give_up()
+            self._outdated = False
             self._open(now)
         self._to(sender, words.Installed(word.epoch))
+
+    def _give_up(self) -> None:
+        """The space is lost; what this member still has of it is out of date."""
+        self.lost += not self._outdated
+        self._ops.clear()
+        self._removing.clear()
+        self.results += [ViewResult(request) for request in self._confirms.values()]
+        self._confirms.clear()
 
     @property
     def opened(self) -> bool:

@@ -165,13 +165,14 @@ class Merge:
         report = self._reports[member]
         drop: set[Name] = set()
         add: list[tuple[Name, Item, int]] = []
-        if member in self._epoch.holders:
+        keeps = member in self._epoch.holders or not self._epoch.holders  # the last one leaves: another may yet come
+        if keeps:
             has = set(report.names)
             drop = has - self._names
-            add = [self._items[name] for name in sorted(self._names - has)]
+            add = [self._items[name] for name in sorted(self._names - has) if name in self._items]
         ahead = {worker: sorted(numbers) for worker, numbers in self._ahead.items() if numbers}
         void = self._void.get(member, [])
-        listeners = self._listeners if member in self._epoch.holders else []
+        listeners = self._listeners if keeps else []
         return Install(self._epoch.number, sorted(drop), add, self._marks, ahead, void, self._lost, listeners)
 
 

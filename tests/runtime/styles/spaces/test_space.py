@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadBody, BadInput, LeaseEnded
+from pluribus.core.errors import BadBody, BadInput, Closed, LeaseEnded
 from pluribus.runtime.styles.spaces.spaces import Spaces
 from pluribus.spaces import words
 from pluribus.spaces.values import item_of
@@ -97,6 +97,64 @@ async def test_leases_and_events():
         await registration.cancel()
         with pytest.raises(LeaseEnded):
             await anext(events)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_events_of_spaces_that_members_hold(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+            mine, yours = await one.space("events", kind=kind), await other.space("events", kind=kind)
+            every = await yours.notify(hand_back="all")
+            some = await yours.notify(("a", int), "f1 > 1", lease=3600)
+            assert (every.granted_s, some.granted_s) == (None, 3600)
+            lease = await mine.write(("a", 1), lease=60)
+            await lease.renew(120)  # which is no event
+            await mine.write(("a", 2))
+            await mine.replace(("a", 2), ("a", 3), timeout=60)
+            all_events, some_events = aiter(every), aiter(some)
+            told = [await anext(all_events) for _ in range(3)]
+            assert {event.value for event in told} == {("a", 1), ("a", 2), ("a", 3)} and told[0].hand_back == "all"
+            assert [event.sequence for event in told] == [1, 2, 3]
+            assert {(await anext(some_events)).value for _ in range(2)} == {("a", 2), ("a", 3)}
+            assert await some.renew(60) == 60
+            with pytest.raises(BadInput, match="give a number"):
+                await some.renew(None)
+            with pytest.raises(BadInput, match="joins a transaction"):
+                await mine.notify(("a", int), transaction=7)
+            await yours.close()  # the registration goes on where it was
+            resumed = await mine.resume(some.number)
+            await mine.write(("a", 4))
+            async for event in resumed:
+                if event.value == ("a", 4):
+                    break
+            await resumed.cancel()
+            with pytest.raises(LeaseEnded, match="has ended"):
+                await anext(aiter(resumed))
+            for over in (resumed.cancel(), resumed.renew(60), mine.resume(some.number), mine.resume(12345)):
+                with pytest.raises(LeaseEnded, match="has ended"):
+                    await over
+            short = await mine.notify(("b", int), lease=0.2)
+            with pytest.raises(LeaseEnded, match="has ended"):
+                await anext(aiter(short))
+            waiting = asyncio.ensure_future(mine.notify(("c", int)))
+            await asyncio.sleep(0)
+            waiting.cancel()  # nobody has its number: it ends
+            await asyncio.gather(waiting, return_exceptions=True)
+            await mine.flush()
+            known = _registrations_of(mine)
+            await eventually(lambda: len(known()) == 1)
+
+    story()
+
+
+def _registrations_of(space):
+    """The names of the registrations that are known to the one member that is left."""
+    member = space._way.member
+    if space.kind == "views":
+        return lambda: set(member.replica.listeners.known)
+    return lambda: {name for state in member.server.states.values() for name in state.watches.known}
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -347,9 +405,28 @@ async def test_bad_input():
             (lambda: partitioned.read(("a",), stale=True), BadInput, "has none of"),
             (lambda: partitioned.count(transaction=5), BadInput, "joins a transaction"),
             (lambda: space.count(transaction=5), pluribus.errors.TransactionEnded, "has ended"),
-            (lambda: views.notify(("a",)), BadInput, "only with kind='replicated'"),
+            (lambda: views.resume(1 << 127), BadInput, "is no number of a registration"),
             (lambda: views.write(("a",), transaction=1), BadInput, "joins a transaction"),
             (lambda: space.take(("a",), transaction=5), pluribus.errors.TransactionEnded, "has ended"),
         ):
             with pytest.raises(error, match=says):
                 await call()
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_nobody_waits_for_ever_if_the_protocol_fails(kind):
+    @on_a_loop
+    async def story():
+        async with pluribus.connect(new_bus()) as bus:
+            space = await bus.space("broken", kind=kind)
+            waiting = asyncio.ensure_future(space.take(("x", int)))
+            await asyncio.sleep(0)
+
+            def broken(now):
+                raise KeyError("a mistake")
+
+            space._way.member.tick = broken
+            with pytest.raises(Closed, match="open it again"):
+                await waiting
+
+    story()

@@ -59,7 +59,8 @@ def test_every_call(kind):
                 with pytest.raises(LeaseEnded, match="has ended"):
                     await lease.renew(60)
                 for call, says in (
-                    (lambda: space.notify(), "only with kind='replicated'"),
+                    (lambda: space.notify(transaction=1), "joins a transaction"),
+                    (lambda: space.resume(-1), "is no number of a registration"),
                     (lambda: space.write(("a",), transaction=1), "joins a transaction"),
                     (lambda: space.read(("a",), stale=True), "a client has none"),
                     (lambda: client.space("x", kind=kind, replica=False), "for members"),
@@ -124,13 +125,74 @@ async def test_a_write_that_nobody_answered_is_uncertain_and_a_take_goes_on():
         assert await taking == ("job", 1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_registrations_go_on_at_another_host(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url, serve="127.0.0.1:0") as door, pluribus.connect(url) as member:
+            inside = await member.space("jobs", kind=kind)
+            async with pluribus.connect(url_of(door)) as client:
+                space = await client.space("jobs", kind=kind)
+                registration = await space.notify((str, int), "f1 > 0", hand_back=("mine", 1), lease=3600)
+                assert registration.granted_s == 3600 and await registration.renew(60) == 60
+                events = aiter(registration)
+                await inside.write_many([("a", 1), ("a", 0), ("b", 2)])
+                first = await anext(events)
+                assert first.value in (("a", 1), ("b", 2)) and first.hand_back == ("mine", 1) and first.sequence == 1
+                client.line._writer.transport.abort()
+                second = await anext(events)
+                assert {first.value, second.value} == {("a", 1), ("b", 2)}
+                assert (second.sequence, second.missed, second.gap) == (2, 0, False)
+                waiting = asyncio.ensure_future(anext(events))
+                await asyncio.sleep(0)
+                client.line._writer.transport.abort()
+                await inside.write(("c", 3))
+                assert (await waiting).value == ("c", 3)
+            # Another process goes on: the last event was not acknowledged; the ones before perhaps, by a broken line.
+            resumed = await inside.resume(registration.number)
+            assert 0 < resumed.granted_s <= 60
+            async for event in resumed:
+                if event.value == ("c", 3):
+                    break
+            await resumed.cancel()
+            with pytest.raises(LeaseEnded, match="has ended"):
+                await inside.resume(registration.number)
+
+    story()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_registration_that_no_client_learned_of_ends(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url, serve="127.0.0.1:0") as door:
+            inside = await door.space("jobs", kind=kind)
+            client = await pluribus.connect(url_of(door))
+            asked = visits.VisitNotify(visits.SpacePlace("jobs", kind), 7, _template((str, int)))
+            name = (await client.line.ask(asked)).names[0]
+            way = door.style(_spaces())._crews["jobs"]
+            assert not (await way.fetched(name, [], 0, True)).ended
+            await client.close()
+
+            watched = await way.fetched(name, [], 0, False, 30.0)  # answered when it is over
+            assert watched.ended
+            await inside.flush()
+
+    story()
+
+
 def test_without_await():
     with pluribus.sync.connect(new_bus(), serve="127.0.0.1:0") as bus:
         host, port = bus.doors[0].address
         with pluribus.sync.connect(f"client://{host}:{port}/{bus.url.bus}") as client:
             space = client.space("plain", kind="partitioned", copies=2, key=1)
+            registration = space.notify(("a", int))
             space.write(("a", 1))
             assert space.take(("a", int), timeout=60) == ("a", 1)
+            assert next(iter(registration)).value == ("a", 1)
+            registration.cancel()
 
 
 def _spaces():

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....core.errors import BadInput, Closed, Overflow, PluribusError, TooLarge, Uncertain, Undelivered
+from ....core.errors import BadInput, Closed, Overflow, PluribusError, TooLarge, Undelivered
 from ....spaces.machine import granted
-from ....spaces.partitioned import words as partitioned_words
-from ....spaces.partitioned.member import PartitionedMember
 from ....spaces.roster import Enter, Epoch, Open, Roster, Strike, encode
 from ....spaces.templates import Template
-from ....spaces.values import Item, written_of
-from ....spaces.views import words as views_words
-from ....spaces.views.member import ViewsMember
+from ....spaces.values import Item
 from ....spaces.views.words import Name
-from .space import Registration, WriteResult, ended, microseconds, only_durable, only_replicated, seconds
+from ....spaces.watching import REGISTRATIONS_MAX, Watched
+from .space import Registration, WriteResult, ended, microseconds, only_durable, seconds
+from .watching import WatchedRegistration, resumed
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
     from ...group.replica import Replica
 
 LOOK_S = 0.5
-"""Seconds between two comparisons of the roster with the view."""
+"""Seconds after which the roster is compared with the view anyway."""
+LEAVE_S = 0.05
 PREFIX = "space/"
-ALL_MAX = 100_000
-"""Tuples that ``read_all`` fetches at a time."""
 
 Leasehold = tuple[Item, int]
 """A tuple, and the remaining seconds of its lease; 0: it has no end."""
@@ -59,8 +56,10 @@ class Crew:
         self._clock = bus._stack.ports.clock
         self._waiters: dict[int, asyncio.Future[Any]] = {}
         self._taking: set[int] = set()
-        """Requests that take: if the caller has given up, the taken tuple is written again."""
+        """Requests that take or register: if the caller has given up, that is undone."""
         self._woken = asyncio.Event()
+        self._looks = asyncio.Event()
+        """Set if the roster or the view has changed, or an epoch may be opened."""
         self._idle: list[asyncio.Future[None]] = []
         self._group: Group | None = None
         self._roster: Replica[Roster] | None = None
@@ -97,19 +96,31 @@ class Crew:
 
     async def start(self) -> None:
         self._group = await self._bus.group(f"{PREFIX}{self.name}/words", own=False)
-        self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster())
-        self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look)]
+        self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster(self._changed))
+        self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look, self._watch)]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         await self._enter()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Whoever waits must not wait for ever, if a task of this crew has failed."""
+        if not task.cancelled() and (error := task.exception()) is not None and not self._closed:
+            log.error("the space %r cannot go on in this program: %r", self.name, error)
+            self.abandon()
 
     async def _enter(self) -> None:
         epoch = self.member.epoch
-        seen, opened = (0, 0) if epoch is None else (epoch.number, epoch.opened)
-        enter = Enter(int(self._bus.me), self.member.worker, self._holds, seen, self._settings, opened)
+        seen, opened, born = (0, 0, 0) if epoch is None else (epoch.number, epoch.opened, epoch.born)
+        enter = Enter(int(self._bus.me), self.member.worker, self._holds, seen, self._settings, opened, born)
         assert self._roster is not None
         refused = await self._roster.call(encode(enter))
         if refused:
             raise BadInput(f"the space {self.name!r}: {refused.decode()}; open it as the others did")
         self._follow()
+
+    def _changed(self) -> None:
+        self._woken.set()
+        self._looks.set()
 
     @property
     def _now(self) -> float:
@@ -173,6 +184,11 @@ class Crew:
             if self._now >= self.member.due_at:
                 self.member.tick(self._now)
 
+    async def _watch(self) -> None:
+        assert self._group is not None
+        async for _ in self._group.views():
+            self._changed()
+
     async def _look(self) -> None:
         """Strike off members that are gone, enter again if this one was struck off, and open epochs."""
         assert self._group is not None and self._roster is not None
@@ -184,7 +200,10 @@ class Crew:
                 return
             except PluribusError as error:
                 log.debug("the roster of the space %r: %s", self.name, error)
-            await asyncio.sleep(LOOK_S / (50 if self.member.opening else 10))
+            timer = self._clock.call_later(LOOK_S, self._looks.set)
+            await self._looks.wait()
+            timer.cancel()
+            self._looks.clear()
 
     async def _look_once(self, me: int) -> None:
         assert self._group is not None and self._roster is not None
@@ -205,7 +224,6 @@ class Crew:
             if gone and me == next((one for one in epoch.members if one in here), me):
                 await self._roster.call(encode(Strike(gone)), timeout=2.0)
         self._follow()
-        self._woken.set()
 
     # Requests.
 
@@ -218,6 +236,8 @@ class Crew:
             else:
                 self._nobody_waits(result)
         self._told()
+        if self.member.opening:
+            self._looks.set()
         if self.member.out:
             self._woken.set()
         if not self.member.pending:
@@ -230,11 +250,13 @@ class Crew:
         """Events of the protocol besides results."""
 
     def _nobody_waits(self, result: Any) -> None:
-        """A cancelled take got a tuple all the same: write it again."""
+        """A cancelled take got a tuple all the same: write it again. A registration that nobody has ends."""
         if result.request in self._taking:
             self._taking.discard(result.request)
             if result.item is not None:
                 self.put_back([(result.item, result.lease_us)])
+            elif result.name != (0, 0):
+                self.member.renew(result.name, 0, True, self._now)
 
     def put_back(self, taken: Sequence[Leasehold]) -> None:
         """Write taken tuples again, as soon as possible."""
@@ -356,10 +378,46 @@ class Crew:
     async def notify(
         self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int
     ) -> Registration:
-        raise only_replicated(self.kind, "notify works")
+        self._check(transaction)
+        lease_us = granted(microseconds(lease_s))
+        name = await self.registered(template, lease_us, hand_back)
+        return WatchedRegistration(self, name, seconds(lease_us), hand_back)
 
     async def resume(self, number: int) -> Registration:
-        raise only_replicated(self.kind, "notify works")
+        return await resumed(self, number)
+
+    async def registered(self, template: Template, lease_us: int, hand_back: bytes) -> Name:
+        """Make a registration. If the call is cancelled, the registration ends."""
+        result = await self._result(self.member.register(template, lease_us, hand_back, self._now), None, True)
+        if result.full:
+            raise Overflow(f"{REGISTRATIONS_MAX:,} registrations are in {self.name!r}: cancel some")
+        if result.name == (0, 0):
+            raise ended(self.name, "registration")
+        name: Name = result.name
+        return name
+
+    async def fetched(
+        self, registration: Name, seen: list[Name], missed: int, probe: bool, timeout: float | None = None
+    ) -> Watched:
+        """Acknowledge events, and wait for the next ones; with ``probe`` do not wait. None come if ``timeout`` is
+        over."""
+        self._check(0)
+        number = self.member.fetch(registration, seen, missed, probe, self._now)
+        result = await self._result(number, timeout, False)
+        watched: Watched | None = None if result is None else result.watched
+        return watched or Watched()
+
+    async def renewed(self, registration: Name, lease_us: int, ends: bool) -> float | None:
+        """Renew or end the lease of a registration; the seconds granted."""
+        self._check(0)
+        lease_us = granted(lease_us)
+        if not await self._renew(registration, lease_us, ends):
+            raise ended(self.name, "registration")
+        return seconds(lease_us)
+
+    async def _renew(self, registration: Name, lease_us: int, ends: bool) -> bool:
+        """False if the registration is over."""
+        raise NotImplementedError
 
     def _check(self, transaction: int) -> None:
         if self._closed:
@@ -420,7 +478,7 @@ class Crew:
                     epoch = self._roster.machine.epoch
                     if me not in epoch.holders and epoch.opened == epoch.number:
                         break
-                    await asyncio.sleep(LOOK_S / 10)
+                    await asyncio.sleep(LEAVE_S)
         except TimeoutError:
             pass
         await self._roster.call(encode(Strike([me])), timeout=2.0)
@@ -441,117 +499,6 @@ class Crew:
 
     def validate(self) -> None:
         self.member.validate()
-
-
-class ViewsWay(Crew):
-    """A member of a space of the kind *views*."""
-
-    kind = "views"
-
-    def __init__(self, bus: Bus, name: str, worker: int, replica: bool) -> None:
-        super().__init__(bus, name, ViewsMember(int(bus.me), worker, replica, bus._random), views_words, replica, "")
-
-    def _cancel(self, number: int) -> None:
-        self._settle()
-        self.member.cancel(number)
-        self._taking.discard(number)
-        waiter = self._waiters.pop(number, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def _told(self) -> None:
-        void, self.member.void = self.member.void, []
-        for item in void:
-            log.warning("a take of %r did not happen: this member was cut off, and another took the tuple", self.name)
-            for listener in self.on_void:
-                listener(written_of(item))
-        if self.member.lost > self._lost:
-            self._lost = self.member.lost
-            log.warning("the space %r is lost with all its replicas: it is empty now", self.name)
-            for listener in self.on_lost:
-                listener({})
-
-    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
-        self._check(transaction)
-        lease_us = granted(microseconds(lease_s))
-        names = [self.member.write(item, lease_us, self._now) for item in items]
-        self._settle()
-        return WriteResult([number for _, number in names], seconds(lease_us))
-
-    async def _relet(self, name: Name, item: Item, lease_us: int, ends: bool) -> Name:
-        """Under the lock of a take: remove the tuple, and write it again with the new lease."""
-        self._check(0)
-        asked = self.member.relet(name, item, lease_us, ends, self._now)
-        result = await self._result(asked, None, False)
-        if result.item is None:
-            raise ended(self.name, f"lease {name[1]}")
-        return self.named(int(result.written))
-
-    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
-        self._check(transaction)
-        return [], self._replica().every(template)
-
-    async def count(self, template: Template, transaction: int) -> int:
-        self._check(transaction)
-        return int(self._replica().count(template))
-
-    def _replica(self) -> Any:
-        if self.member.replica is None:
-            raise BadInput(f"this member has no replica of {self.name!r} to count in: open it with replica=True")
-        return self.member.replica
-
-
-class PartitionedWay(Crew):
-    """A member of a partitioned space."""
-
-    kind = "partitioned"
-
-    def __init__(self, bus: Bus, name: str, worker: int, holds: bool, copies: int, key: int) -> None:
-        member = PartitionedMember(int(bus.me), worker, bus._random, copies, key)
-        super().__init__(bus, name, member, partitioned_words, holds, settings_of(copies, key))
-
-    def _cancel(self, number: int) -> None:
-        self.member.cancel(number, self._now)
-
-    def _told(self) -> None:
-        lost, self.member.lost = self.member.lost, []
-        for ranges in lost:
-            count = sum(ranges.values())
-            log.warning("%d ranges of the space %r are lost, with about %d tuples", len(ranges), self.name, count)
-            for listener in self.on_lost:
-                listener(ranges)
-
-    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
-        self._check(transaction)
-        lease_us = granted(microseconds(lease_s))
-        asked = [self.member.write(item, lease_us, self._now) for item in items]
-        results = await asyncio.gather(*[self._result(number, None, False) for number in asked])
-        if any(result.unknown for result in results):
-            raise Uncertain(
-                f"a server of {self.name!r} was lost while it was written to: look whether the tuple is there"
-            )
-        return WriteResult([result.name[1] for result in results], seconds(lease_us))
-
-    async def _relet(self, name: Name, item: Item, lease_us: int, ends: bool) -> Name:
-        self._check(0)
-        asked = self.member.relet(name, item, lease_us, ends, self._now)
-        if not (await self._result(asked, None, False)).done:
-            raise ended(self.name, f"lease {name[1]}")
-        return name
-
-    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
-        self._check(transaction)
-        result = await self._result(self.member.tally(template, ALL_MAX, self._now), None, False)
-        if result.count > len(result.items):
-            raise Overflow(
-                f"{result.count:,} tuples match, and {len(result.items):,} are read at once: ask for fewer of them"
-            )
-        return [], result.items
-
-    async def count(self, template: Template, transaction: int) -> int:
-        self._check(transaction)
-        result = await self._result(self.member.tally(template, 0, self._now), None, False)
-        return int(result.count)
 
 
 def settings_of(copies: int, key: int) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Protocol
 
-from ....core.errors import BadInput, Refused, TooLarge
+from ....core.errors import BadInput, PluribusError, Refused, TooLarge
 from ....spaces.machine import granted
 from ....spaces.values import Item
 from ....spaces.visits import (
     SpacePlace,
     VisitAll,
     VisitCount,
+    VisitFetch,
     VisitFlush,
+    VisitNotify,
     VisitOpen,
     VisitRead,
     VisitRelet,
+    VisitRenew,
     VisitSettle,
     VisitTake,
     VisitWrite,
@@ -61,13 +65,37 @@ async def visited(host: HasCrews, request: Any, asker: Asker) -> Any:
             return VisitWritten([name], microseconds(granted_s))
         case VisitFlush():
             return await way.flush()
+        case VisitNotify():
+            return await _registered(way, request, asker)
+        case VisitFetch(_, name, seen, missed, wait_s, probe):
+            return await way.fetched(name, seen, missed, probe, None if probe else wait_s)
+        case VisitRenew(_, name, lease_us, ends):
+            return microseconds(await way.renewed(name, lease_us, ends))
     raise Refused(f"{type(request).__name__} is not answered by this member: it is of another release")
 
 
-async def _taken(way: Crew, asked: VisitTake, asker: Asker) -> list[Item]:
-    key = ("space", asked.token)
+def _key(token: int, asker: Asker) -> tuple[str, int]:
+    """The key of what is kept for a client until it has the answer."""
+    key = ("space", token)
     if key in asker.held or len(asker.held) >= HELD_MAX:
         raise BadInput(f"{len(asker.held):,} things are kept for this client: settle some")
+    return key
+
+
+async def _registered(way: Crew, asked: VisitNotify, asker: Asker) -> VisitWritten:
+    key, lease_us = _key(asked.token, asker), granted(asked.lease_us)
+    name = await way.registered(asked.template, lease_us, asked.hand_back)
+
+    async def ended() -> None:
+        with suppress(PluribusError):
+            await way.renewed(name, 0, True)
+
+    asker.held[key] = ended
+    return VisitWritten([name], lease_us)
+
+
+async def _taken(way: Crew, asked: VisitTake, asker: Asker) -> list[Item]:
+    key = _key(asked.token, asker)
     timeout = 0.0 if asked.if_exists else asked.wait_s
     taken = await way.taken(asked.template, asked.most, timeout, asked.write, granted(asked.lease_us))
     if taken and not asked.write:

@@ -114,6 +114,8 @@ class SpaceEvent(msgspec.Struct, frozen=True):
     hand_back: Any
     missed: int = 0
     """How many events before this one were dropped, because they were not fetched in time."""
+    gap: bool = False
+    """True if events before this one may be lost with a member that died, and nobody knows how many."""
 
 
 class Registration(Protocol):
@@ -298,7 +300,7 @@ class Space:
         transaction: int | Acts = 0,
     ) -> Registration:
         """Register for every matching tuple that is written from now on: iterate the result. ``hand_back`` comes with
-        every event. Only in the kind *replicated*."""
+        every event."""
         self._check_open()
         wanted = template_of(template, where, all_allowed=True)
         return await self._way.notify(wanted, checked_lease(lease), packed(hand_back), await self._number(transaction))
@@ -421,7 +423,3 @@ def ended(name: str, what: str) -> LeaseEnded:
 
 def only_durable(kind: str) -> BadInput:
     return BadInput(f"only a durable space of kind 'replicated' joins a transaction, and this one is of kind {kind!r}")
-
-
-def only_replicated(kind: str, what: str) -> BadInput:
-    return BadInput(f"{what} only with kind='replicated', and this space is of kind {kind!r}")

@@ -91,7 +91,7 @@ class Spaces(Style):
     async def _crew(self, place: SpacePlace, replica: bool | None) -> Crew:
         """This member's part in a space that its members hold; one for all users here. ``replica`` None: with a
         replica, if the space is not open yet."""
-        from .crew import PartitionedWay, ViewsWay
+        from .ways import PartitionedWay, ViewsWay
 
         bus, name = self.bus, place.name
         if "total" not in bus.orders:

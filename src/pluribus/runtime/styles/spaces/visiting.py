@@ -19,24 +19,28 @@ from ....spaces.visits import (
     SpacePlace,
     VisitAll,
     VisitCount,
+    VisitFetch,
     VisitFlush,
+    VisitNotify,
     VisitOpen,
     VisitRead,
     VisitRelet,
+    VisitRenew,
     VisitSettle,
     VisitTake,
     VisitWrite,
     VisitWritten,
 )
+from ....spaces.watching import Watched
 from ...machines.line import PAUSE_S, PAUSE_S_MAX, TRANSIENT
-from .space import Registration, WriteResult, microseconds, only_durable, only_replicated, seconds
+from .space import Registration, WriteResult, microseconds, only_durable, seconds
+from .watching import NUMBER_BITS, WatchedRegistration, resumed
 
 if TYPE_CHECKING:
     from ...clients.bus import ClientBus
 
 WAIT_S = 20.0
 """Seconds for which one question waits for a match."""
-NUMBER_BITS = 64
 CLOSE_S = 5.0
 
 
@@ -88,17 +92,17 @@ class VisitingWay:
             if found or if_exists or (timeout is not None and not _left(deadline)):
                 return found
 
-    async def _held(self, asked: VisitTake) -> list[Item]:
-        """The taken tuples, when the member knows that they are here. They are given back if the caller has given
-        up."""
+    async def _held(self, asked: VisitTake | VisitNotify) -> Any:
+        """The taken tuples, or the registration, when the member knows that they are here. They are given back if the
+        caller has given up."""
         task = asyncio.ensure_future(self._ask(asked))
         try:
-            found: list[Item] = await asyncio.shield(task)
+            found = await asyncio.shield(task)
         except asyncio.CancelledError:
             self._undo(task, asked.token)
             raise
         if found and not await self._bus.line.ask_once(VisitSettle(asked.token, True)):
-            return []  # the connection broke in between: the tuple is in the space again
+            return []  # the connection broke in between: the tuple is in the space again, the registration is over
         return found
 
     def _undo(self, task: asyncio.Future[Any], token: int) -> None:
@@ -143,10 +147,36 @@ class VisitingWay:
     async def notify(
         self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int
     ) -> Registration:
-        raise only_replicated(self.kind, "notify works")
+        self._check(transaction)
+        while True:
+            token = self._bus.new_number()
+            found = await self._held(VisitNotify(self._place, token, template, microseconds(lease_s), hand_back))
+            if found:
+                return WatchedRegistration(self, found.names[0], seconds(found.lease_us), hand_back)
 
     async def resume(self, number: int) -> Registration:
-        raise only_replicated(self.kind, "notify works")
+        return await resumed(self, number)
+
+    async def fetched(self, registration: Name, seen: list[Name], missed: int, probe: bool) -> Watched:
+        """Events are acknowledged once: if the connection broke, those that were not acknowledged come again."""
+        pause_s = PAUSE_S
+        while True:
+            asked = VisitFetch(self._place, registration, seen, missed, WAIT_S, probe)
+            seen, missed = [], 0
+            try:
+                watched: Watched = await self._bus.line.ask(asked)
+            except (*TRANSIENT, Unreachable):
+                if self._bus.closed:
+                    raise
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+                continue
+            if watched.events or watched.missed or watched.gap or watched.ended or probe:
+                return watched
+            pause_s = PAUSE_S
+
+    async def renewed(self, registration: Name, lease_us: int, ends: bool) -> float | None:
+        return seconds(await self._bus.line.ask_once(VisitRenew(self._place, registration, lease_us, ends)))
 
     def _check(self, transaction: int) -> None:
         if transaction:
