@@ -47,7 +47,7 @@ DESKS, DEALERS_PER_DESK, KEEPERS = 4, 5, 3
 RATE = 250
 """Updates a second and provider, unless told otherwise."""
 TICK_S = 0.01
-PACE_S = 0.02
+PACE_S = 0.05
 """A provider publishes what came together in this time at once: one fsync for all of it."""
 STATUS_S = 0.25
 START_S = 60.0

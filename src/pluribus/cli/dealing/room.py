@@ -382,6 +382,7 @@ class Room:
             "report": crew.report if crew else None,
             "spark_began_s": crew and crew.began_s and round(crew.began_s, 1),
             "rate": round(published / took) if took else 0,
+            "first_alert_s": self._scene.first_alert_s and round(self._scene.first_alert_s, 1),
             "late_us_p50": round(max((desk["p50_us"] for desk in desks.values()), default=0.0), 1),
             "late_us_p99": round(max((desk["p99_us"] for desk in desks.values()), default=0.0), 1),
             "alert_s_p50": round(max((desk["alert_s"] for desk in desks.values()), default=0.0), 3),
@@ -415,6 +416,7 @@ class Room:
         if "top" not in turn or turn["top"] is None:
             return  # what the pattern could not place
         if not scene.alerts_count:
+            scene.first_alert_s = scene.seconds
             scene.happens("Spark's first alert is here")
         scene.alerts_count += 1
         text = f"{turn['symbol']:<4} fell from {turn['top']:.2f} to {turn['bottom']:.2f}, rose to {turn['now']:.2f}"

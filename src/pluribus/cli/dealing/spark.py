@@ -115,7 +115,7 @@ class Crew:
         )
         self.step = STARTS
         self.batches = self.rows = self.answered = 0
-        """Micro-batches of all queries; prices that the backbone has read, and those in which it has looked for turns."""
+        """Micro-batches of all queries; prices that were read, and prices in which turns were looked for."""
         self.began_s: float | None = None
         self.report: dict[str, Any] | None = None
         """What became of the prices, once it has ended."""
