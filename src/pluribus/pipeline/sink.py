@@ -297,7 +297,7 @@ class Given:
 
         headers, times = columns.get("headers"), columns.get("time")
         return cls(
-            () if _empty(headers) else [one or None for one in headers.to_pylist(maps_as_pydicts="strict")],
+            () if headers is None or _empty(headers) else _maps(headers),
             _pairs(columns.get("parent")),
             () if times is None else times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist(),
             _pairs(columns.get("id")),
@@ -385,6 +385,10 @@ def _of_envelope(name: str, kind: DataType) -> bool:
 @cache
 def _envelope_types() -> dict[str, DataType]:
     return {name: kind for name, kind in told_fields().items() if name not in ("body", "reason")}
+
+
+def _maps(column: Any) -> Sequence[dict[str, Any] | None]:
+    return [one or None for one in column.to_pylist(maps_as_pydicts="strict")]
 
 
 def _empty(column: Any) -> bool:
