@@ -23,7 +23,18 @@ from tests.harness import on_a_loop
 
 SUMMARY = {
     *("providers", "dealers", "keepers", "published", "delivered", "lost", "unasked", "rate", "seconds"),
-    *("moves", "alerts", "turns", "averages", "spark", "spark_batches", "spark_rows", "spark_began_s"),
+    *(
+        "moves",
+        "alerts",
+        "turns",
+        "averages",
+        "spark",
+        "spark_batches",
+        "spark_rows",
+        "spark_began_s",
+        "report",
+        "first_alert_s",
+    ),
     *("late_us_p50", "late_us_p99", "alert_s_p50", "uncounted", "killed"),
 }
 

@@ -13,6 +13,8 @@ import pytest
 from tests.terminal import Terminal
 
 DEMO = [sys.executable, "-m", "pluribus", "demo"]
+CALM = ["--rate", "80"]
+"""Prices a second and exchange: what is looked for here takes no more."""
 CTRL_C = "\x03"
 LONG_S = 200
 
@@ -34,7 +36,7 @@ def on_disk(text: str) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_demo_on_a_small_terminal(java):
-    with Terminal(DEMO, 80, 24) as seen:
+    with Terminal([*DEMO, *CALM], 80, 24) as seen:
         seen.wait_until(lambda text: "the dealing room: starting" in text, LONG_S, "the first picture")
         assert "Ctrl-C ends it" in seen.text and "Four exchanges publish prices" in seen.text
         seen.wait_until(lambda text: "Spark starts: Java" in text, LONG_S, "that Spark starts first")
@@ -68,7 +70,7 @@ def test_the_demo_on_a_small_terminal(java):
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_demo_on_a_large_terminal():
-    with Terminal([*DEMO, "--no-spark"], 160, 50) as seen:
+    with Terminal([*DEMO, *CALM, "--no-spark"], 160, 50) as seen:
         seen.wait_until(lambda text: "room: open" in text and on_disk(text) > 500, LONG_S, "prices on disk")
         seen.wait_until(lambda text: "follows" in text and " leads" in text, LONG_S, "the keepers")
         text = seen.text
@@ -107,3 +109,5 @@ def test_spark_reads_to_the_end_and_alerts_of_every_turn(java):
     assert summary["alerts"] == summary["turns"] > 0
     assert summary["lost"] == summary["unasked"] == 0 < summary["averages"]
     assert summary["spark_rows"] >= summary["published"] > 1_000
+    report = summary["report"]
+    assert report["adds_up"] and report["read"] == report["good"] >= summary["published"]

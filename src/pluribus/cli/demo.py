@@ -50,7 +50,8 @@ def command(
         summary = _deal(url, seconds, rate, spark, patience, json)
     if json:
         print_json(summary)
-    if summary["lost"] or summary.get("unasked") or "ended too early" in summary.get("spark", ""):
+    wrong = summary["lost"] or summary.get("unasked") or not (summary.get("report") or {}).get("adds_up", True)
+    if wrong or "ended too early" in summary.get("spark", ""):
         raise typer.Exit(1)
 
 
@@ -130,6 +131,9 @@ def _told(summary: dict[str, Any], width: int | None = None) -> str:
         f"{summary['spark']}: {summary['alerts']:,} alerts of {summary['turns']:,} turns and "
         f"{summary['averages']:,} averages back on the bus."
     )
+    if report := summary["report"]:
+        told = " + ".join(f"{report[name]:,} {name}" for name in ("good", "dead", "dropped", "late", "duplicate"))
+        lines.append(f"Of the backbone: {report['read']:,} read = {told}{'' if report['adds_up'] else ': WRONG'}.")
     if width is not None:
         lines = [part for line in lines for part in textwrap.wrap(line, max(width, 20))]
     return "\n".join(lines)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.2
+LOOK_S, BEGIN_LOOK_S = 0.2, 0.05
 STOP_S = 30.0
 """Seconds for which a stop waits for the micro-batch under way."""
 
@@ -47,7 +47,7 @@ STARTS_MAX = 6
 """How often a query is started that ended for want of such a process, and did no micro-batch meanwhile; each goes on
 where the one before ended."""
 BEGIN_S = 30.0
-"""How long the next query waits for the sources of the one before: all of them at once would wait for each other."""
+"""How long the next query waits for the one before, for its sources or its first micro-batch."""
 
 TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
@@ -82,13 +82,19 @@ class Job:
         options: Mapping[str, str],
         function: Callable[..., Any] | None = None,
         status: Status | None = None,
+        one_by_one: bool = False,
     ) -> None:
-        """``checkpoint`` is a folder, or a URI that Spark's Hadoop client takes. ``status`` is fed with progress."""
+        """``checkpoint`` is a folder, or a URI that Spark's Hadoop client takes. ``status`` is fed with progress.
+
+        Queries start in their order: sources that all begin at once wait for each other. ``one_by_one``: each is made
+        and started when the one before has done its first micro-batch, which is the slowest, or has nothing to do.
+        """
         self._spark = spark
         self._path = Path(path)
         self._function = function
         self._checkpoint = str(checkpoint)
         self._status = status
+        self._one_by_one = one_by_one
         self._options = dict(options)
         self._stopping = threading.Event()
         self._seen: dict[str, int] = {}
@@ -123,15 +129,11 @@ class Job:
         except PySparkException as refused:
             raise JobFailed(f"the job {self._path.name} cannot be planned: {_words(refused)}") from None
         writers = answer if isinstance(answer, Mapping) else {self._path.stem: answer}
-        if not all(hasattr(writer, "start") for writer in writers.values()):
+        if not all(hasattr(writer, "start") or callable(writer) for writer in writers.values()):
             return {"job": self._path.name, "answer": dict(writers) if isinstance(answer, Mapping) else answer}
         until = None if seconds is None else monotonic() + seconds
         try:
-            for name, writer in writers.items():
-                self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
-                self.queries[name] = self._started(name, writer, once)
-                self._wait_for_sources(self.queries[name])
-            self._watch(until, progress or (lambda _: None), lambda name: self._started(name, writers[name], once))
+            self._watch(until, progress or (lambda _: None), writers, once)
         finally:
             self._end(progress or (lambda _: None))
         if self._status is not None:
@@ -150,26 +152,40 @@ class Job:
             raise BadInput(f"{self._path} has no function job(spark, options): write one that returns its queries")
         return function  # type: ignore[no-any-return]
 
-    def _started(self, name: str, writer: Any, once: bool) -> Any:
-        writer = writer.queryName(name).option("checkpointLocation", below(self._checkpoint, name))
+    def _start(self, name: str, writer: Any, once: bool) -> None:
         from pyspark.errors import PySparkException
 
         try:
-            return (writer.trigger(availableNow=True) if once else writer).start()
+            writer = writer if hasattr(writer, "start") else writer()
+        except PySparkException as refused:
+            raise JobFailed(f"the query {name!r} cannot be planned: {_words(refused)}") from None
+        writer = writer.queryName(name).option("checkpointLocation", below(self._checkpoint, name))
+        self.metrics.setdefault(name, {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0})
+        try:
+            self.queries[name] = (writer.trigger(availableNow=True) if once else writer).start()
         except PySparkException as error:
             raise JobFailed(f"the query {name!r} cannot be started: {_words(error)}") from None
 
-    def _wait_for_sources(self, query: Any) -> None:
-        until = monotonic() + BEGIN_S
-        while query.isActive and not self._stopping.is_set() and monotonic() < until:
-            if not query.status.get("message", "").startswith("Initializing"):
-                return
-            threading.Event().wait(0.02)
+    def _begun(self, name: str) -> bool:
+        """True if the next query may start: this one has its sources, or has done its first micro-batch."""
+        query = self.queries[name]
+        if not query.isActive:
+            return True
+        told = query.status
+        if told.get("message", "").startswith("Initializing"):
+            return False
+        idle = not told.get("isDataAvailable") and not told.get("isTriggerActive")
+        return not self._one_by_one or idle or name in self._seen
 
-    def _watch(self, until: float | None, progress: Progress, start: Callable[[str], Any]) -> None:
-        starts = dict.fromkeys(self.queries, 1)
-        batches = dict.fromkeys(self.queries, -1)
+    def _watch(self, until: float | None, progress: Progress, writers: Mapping[str, Any], once: bool) -> None:
+        waiting = list(writers)
+        starts = dict.fromkeys(writers, 1)
+        batches = dict.fromkeys(writers, -1)
+        last, patience = "", 0.0
         while not self._stopping.is_set():
+            if waiting and (not last or monotonic() > patience or self._begun(last)):
+                last, patience = waiting.pop(0), monotonic() + BEGIN_S
+                self._start(last, writers[last], once)
             self._look(progress)
             for name, query in self.queries.items():
                 if self._seen.get(name, -1) > batches[name]:
@@ -177,14 +193,14 @@ class Job:
                 if not query.isActive and NO_WORKER in str(query.exception() or "") and starts[name] < STARTS_MAX:
                     starts[name] += 1
                     log.warning("%s of the query %r; it is started again", NO_WORKER, name)
-                    self.queries[name] = start(name)
-            if not any(query.isActive for query in self.queries.values()):
+                    self._start(name, writers[name], once)
+            if not waiting and not any(query.isActive for query in self.queries.values()):
                 return
             if until is not None and monotonic() > until:
                 return
             if any(not query.isActive and query.exception() is not None for query in self.queries.values()):
                 return
-            self._stopping.wait(LOOK_S)
+            self._stopping.wait(BEGIN_LOOK_S if waiting else LOOK_S)
 
     def _look(self, progress: Progress) -> None:
         """Report every micro-batch since the last look, and add it up."""

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ..core.errors import BadInput, BadTopic
 from ..filters import parse
-from ..pubsub.topics import levels_of, matches
+from ..pubsub.topics import ONE, REST, levels_of, matches
 from ..runtime.clients.log_client import LogClient
 from .columns import POISON, RESERVED, checked_schema, envelope_fields, import_type, named_fields, spark_fields
 from .queue_source import message_fields
@@ -73,6 +73,16 @@ WAIT_S = 900.0
 """How long a micro-batch waits for ``rows_min``, if ``wait`` does not say: as in Kafka's source."""
 Place = int | float | str
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def _expression(pattern: str) -> str:
+    """A pattern of topics as a regular expression that matches the same ones, but for hidden topics."""
+    levels = levels_of(pattern)
+    named = ["[^/]*" if level == ONE else re.escape(level) for level in levels if level != REST]
+    whole = "/".join(named)
+    if levels[-1] == REST:
+        whole = f"{whole}(?:/.*)?" if whole else ".*"
+    return whole if pattern.startswith("pluribus/") else f"(?!{re.escape(HIDDEN)}){whole}"
 
 
 class Settings:
@@ -130,8 +140,12 @@ class Settings:
     def wants(self, topic: str) -> bool:
         if self._pattern is not None:
             return self._pattern.fullmatch(topic) is not None and not topic.startswith(HIDDEN)
-        named = not topic.startswith(HIDDEN)
-        return any(matches(pattern, topic) for pattern in self.patterns if named or pattern.startswith("pluribus/"))
+        return self._wanted.fullmatch(topic) is not None
+
+    @cached_property
+    def _wanted(self) -> re.Pattern[str]:
+        """All patterns as one expression: it is asked for each of thousands of topics."""
+        return re.compile("|".join(_expression(pattern) for pattern in self.patterns))
 
     # How much.
 

@@ -64,6 +64,9 @@ def condition(filter: Filter, fields: Mapping[str, bool]) -> Pushed | None:
     return None
 
 
+OFFSET_MAX = 1 << 62
+
+
 class Bounds:
     """The events that conditions on the envelope allow: topics, offsets, and times from below. Every event that fulfils
     the conditions lies within.
@@ -74,7 +77,7 @@ class Bounds:
 
     def __init__(self) -> None:
         self.low = 0
-        self.high = 1 << 62
+        self.high = OFFSET_MAX
         self.since_s: float | None = None
         self._topics: list[tuple[str, ...]] = []
         self._prefixes: list[str] = []
@@ -83,6 +86,11 @@ class Bounds:
     def free(self) -> bool:
         """Whether any topic is wanted."""
         return not self._topics and not self._prefixes
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether any offset and any time is wanted."""
+        return self.low == 0 and self.high == OFFSET_MAX and self.since_s is None
 
     def topic(self, name: str) -> bool:
         return all(name in some for some in self._topics) and all(name.startswith(one) for one in self._prefixes)

@@ -19,11 +19,13 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, MissingExtra, Unreachable
+from .class_archive import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MEMORY = "4g"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOOPBACK = "127.0.0.1"
 
 
@@ -50,6 +52,8 @@ def open_session(master: str = "local[*]", app: str = "pluribus", **settings: An
         _need_java()
         builder = SparkSession.builder.master(master)
         wanted = {**defaults(master), **wanted}
+        if "ArchiveClassesAtExit" not in wanted.get(JAVA_OPTIONS, "") and (classes := java_options()):
+            wanted[JAVA_OPTIONS] = f"{classes} {wanted.get(JAVA_OPTIONS, '')}".strip()
     else:
         raise BadInput(f"there is no engine {master!r}: use {MASTERS}")
     if is_here(master):

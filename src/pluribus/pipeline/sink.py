@@ -299,7 +299,7 @@ class Given:
 
         headers, times = columns.get("headers"), columns.get("time")
         return cls(
-            () if headers is None else [one or None for one in headers.to_pylist(maps_as_pydicts="strict")],
+            () if headers is None or _empty(headers) else _maps(headers),
             _pairs(columns.get("parent")),
             () if times is None else times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist(),
             _pairs(columns.get("id")),
@@ -389,9 +389,18 @@ def _envelope_types() -> dict[str, DataType]:
     return {name: kind for name, kind in told_fields().items() if name not in ("body", "reason")}
 
 
+def _maps(column: Any) -> Sequence[dict[str, Any] | None]:
+    return [one or None for one in column.to_pylist(maps_as_pydicts="strict")]
+
+
+def _empty(column: Any) -> bool:
+    """True if there is no such column, or no value in it."""
+    return column is None or column.null_count == len(column)
+
+
 def _pairs(column: Any) -> Sequence[MessageId | None]:
     """Of a column of sessions and numbers."""
-    if column is None:
+    if _empty(column):
         return ()
     fields = zip(column.field("session").to_pylist(), column.field("number").to_pylist(), strict=True)
     there = column.is_valid().to_pylist()

@@ -199,11 +199,8 @@ class _Reading:
                     f"{settings.urls[other]} and {settings.urls[number]} have the same log: name all its keepers in "
                     "one URL, HOST:PORT,HOST:PORT"
                 )
-            found[log] = [
-                one
-                for one in here.values()
-                if settings.wants(one.topic) and (self._bounds.free or self._bounds.topic(one.topic))
-            ]
+            wanted = [one for one in here.values() if settings.wants(one.topic)]
+            found[log] = wanted if self._bounds.free else [one for one in wanted if self._bounds.topic(one.topic)]
         self._told = len(self._urls) == max(len(settings.urls), 1)
         if not any(found.values()) and not settings.several and self._bounds.free:
             raise BadInput(
@@ -217,6 +214,9 @@ class _Reading:
         place = self._settings.placing(option, default)
         for log, topics in known.items():
             here = found[log] = dict[str, int]()
+            if option not in self._settings.given:
+                here |= {one.topic: one.first if default == EARLIEST else one.end for one in topics}
+                continue
             timed: dict[float, list[str]] = {}
             for one in topics:
                 wanted = place(one.topic)
@@ -376,6 +376,8 @@ class TopicReader(_Reading, DataSourceReader):
     def _narrow(self, starts: Offsets, stops: Offsets) -> None:
         """Narrow the ranges to those that Spark's conditions on offsets and times allow."""
         bounds = self._bounds
+        if bounds.unbounded:
+            return
         for log, topics in starts.items():
             if bounds.since_s is not None:
                 at = self._at(log, list(topics), bounds.since_s)

@@ -18,9 +18,11 @@ import asyncio
 import os
 import sys
 import threading
+import tomllib
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from functools import cache
+from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -45,7 +47,7 @@ DESKS, DEALERS_PER_DESK, KEEPERS = 4, 5, 3
 RATE = 250
 """Updates a second of one provider, by default."""
 TICK_S = 0.01
-PACE_S = 0.02
+PACE_S = 0.05
 """Seconds for which a provider gathers prices that it publishes together, with one fsync."""
 STATUS_S = 0.25
 START_S = 60.0
@@ -70,6 +72,16 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 register(Tick, "pluribus.dealing.Tick")
+CLOCK = Tick("clock", 1.0, 0.0, 0)
+"""The room's clock, as a stock whose price stays the same: it ends what only later events can end."""
+
+
+@cache
+def turn() -> str:
+    """The pattern of a turn: the text with which the backbone of the room looks for them on Spark."""
+    told = tomllib.loads(Path(__file__).with_name("backbone.toml").read_text(encoding="utf-8"))
+    found: str = next(gold["pattern"] for gold in told["gold"] if gold["name"] == "turns")
+    return found
 
 
 class Dealer(msgspec.Struct, frozen=True):
@@ -130,11 +142,10 @@ class Prices:
 
     def __init__(self, exchange: str) -> None:
         from pluribus.patterns import Matcher
-        from pluribus.pipeline.dealing import TURN
 
         self._exchange, self._random = exchange, Random()
         self._stocks = [Stock(exchange, symbol) for symbol in EXCHANGES[exchange]]
-        self._turns = Matcher(TURN)
+        self._turns = Matcher(turn())
         self.published = self.turns = 0
         self.expected: Counter[str] = Counter()
         self.last: dict[str, tuple[float, float]] = {}
@@ -157,8 +168,8 @@ class Prices:
         tick = stock.next()
         self.expected.update(stock.wanted_by(tick))
         self.published += 1
-        row = {"topic": stock.topic, "time": self.published, "offset": tick.number, "price": tick.price}
-        self.turns += len(self._turns.feed([row]))
+        place = {"exchange": self._exchange, "symbol": stock.symbol, "time": self.published, "offset": tick.number}
+        self.turns += len(self._turns.feed([{**place, "price": tick.price}]))
         self.last[stock.symbol] = (tick.price, tick.change)
         return stock.topic, tick
 

@@ -21,13 +21,13 @@ from typing import Any
 from pluribus.cli.dealing import spark as dealing_spark
 from pluribus.cli.dealing.cast import Cast, TaskCast
 from pluribus.cli.dealing.players import (
+    CLOCK,
     DESKS,
     END_S,
     EXCHANGES,
     KEEPERS,
     RATE,
     START_S,
-    Tick,
     address,
     dealers,
 )
@@ -342,12 +342,12 @@ class Room:
                 self._verdict = f"Spark was stopped {behind:,} prices behind" if crew.rows else "Spark was starting"
                 return 0
             if crew.complaint() or perf_counter() > until:
-                read = crew.rows >= published
+                read = crew.answered >= published
                 late = f"Spark was still behind {self._patience_s:g} s after the room closed, on a machine this busy"
                 self._verdict = crew.complaint() or ("Spark missed turns" if read and alerts < turns else late)
                 return max(turns - alerts, 0) if read else 0
             self._look_at_spark()
-            await bus.publish("stocks/room/clock", Tick("clock", 0.0, 0.0, 0), durable=True, live=False)
+            await bus.publish("stocks/room/clock", CLOCK, durable=True, live=False)
             await asyncio.sleep(CLOCK_S)
 
     def _summary(
@@ -381,8 +381,10 @@ class Room:
             "spark": self._verdict or self._scene.spark,
             "spark_batches": crew.batches if crew else 0,
             "spark_rows": crew.rows if crew else 0,
+            "report": crew.report if crew else None,
             "spark_began_s": crew and crew.began_s and round(crew.began_s, 1),
             "rate": round(published / took) if took else 0,
+            "first_alert_s": self._scene.first_alert_s and round(self._scene.first_alert_s, 1),
             "late_us_p50": round(max((desk["p50_us"] for desk in desks.values()), default=0.0), 1),
             "late_us_p99": round(max((desk["p99_us"] for desk in desks.values()), default=0.0), 1),
             "alert_s_p50": round(max((desk["alert_s"] for desk in desks.values()), default=0.0), 3),
@@ -416,6 +418,7 @@ class Room:
         if "top" not in turn or turn["top"] is None:
             return  # what the pattern could not place
         if not scene.alerts_count:
+            scene.first_alert_s = scene.seconds
             scene.happens("Spark's first alert is here")
         scene.alerts_count += 1
         text = f"{turn['symbol']:<4} fell from {turn['top']:.2f} to {turn['bottom']:.2f}, rose to {turn['now']:.2f}"

@@ -45,6 +45,8 @@ class Scene:
     alerts: deque[tuple[float, str, str]] = field(default_factory=lambda: deque(maxlen=ALERTS_SHOWN_MAX))
     """The latest alerts: time, exchange, sentence."""
     alerts_count: int = 0
+    first_alert_s: float | None = None
+    """When the first one came, since the demo was started."""
     averages: dict[str, float] = field(default_factory=dict)
     """By symbol: the mean of the latest window that Spark reported."""
     averages_count: int = 0

@@ -1,4 +1,4 @@
-"""Spark in the dealing room: a process that runs ``pluribus.pipeline.dealing`` until the room closes.
+"""Spark in the dealing room: a process that runs a backbone (``backbone.toml``) until the room closes.
 
 It is a process of its own because a Java machine takes seconds to start and must not hold up the room. It reports every
 micro-batch on the bus, as a client, and ends when its standard input ends.
@@ -7,6 +7,7 @@ micro-batch on the bus, as a client, and ends when its standard input ends.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 from pluribus.cli import programs
@@ -44,8 +46,11 @@ def why_not(seconds: float) -> str:
     return ""
 
 
+CONFIGURATION = Path(__file__).with_name("backbone.toml")
+NOWHERE = "client://127.0.0.1:1/none"
+REPORT = ("read", "good", "dead", "dropped", "late", "duplicate", "lost", "adds_up")
 BEGINS = "Spark starts"
-STARTS, PLANS, RUNS = "Java starts", "the two queries are planned", "the first prices are read"
+STARTS, PLANS, RUNS = "Java starts", "the backbone is planned", "the first prices are read"
 """The phases of Spark before its first answer, in this order."""
 
 
@@ -54,25 +59,32 @@ def work(folder: str) -> None:
     input ends. Each step prints a line on standard output."""
     _tell(STARTS)
     from pluribus import sync
-    from pluribus.pipeline.dealing import job
-    from pluribus.pipeline.jobs import Job
+    from pluribus.pipeline.backbone.answers import groups
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.running import Backbone
     from pluribus.pipeline.session import session
-
-    def planned(*arguments: Any) -> Any:
-        found = job(*arguments)
-        _tell(RUNS)
-        return found
 
     places = {"spark.local.dir": folder}
     try:
         with session("local[2]", "dealing room", **SETTINGS, **places) as spark:
             _tell(PLANS)
             url = sys.stdin.readline().strip()
-            running = Job(spark, "dealing", f"{folder}/queries", {"url": url}, planned)
+            configuration = load(CONFIGURATION, url or NOWHERE)
+            configuration.state, configuration.tables = f"{folder}/state", f"{folder}/tables"
+            running = Backbone(spark, configuration)
             threading.Thread(target=_stop_with_the_room, args=(running,), daemon=True).start()
             if url:
+                _tell(RUNS)
+                # Every gold of a query reads for itself, and Spark adds that up.
+                golds = {group.name: len(group.golds) for group in groups(configuration)}
                 with sync.connect(url, name="spark") as bus:
-                    running.run(progress=lambda told: bus.publish("room/spark", told))
+
+                    def progress(told: dict[str, Any]) -> None:
+                        rows = told["rows"] // golds.get(told["query"], 1)
+                        bus.publish("room/spark", {**told, "rows": rows, "answers": told["query"] in golds})
+
+                    found = running.run(progress=progress)
+                _tell(json.dumps({name: found[name] for name in REPORT}))
     except PluribusError as error:
         sys.exit(str(error))
 
@@ -102,14 +114,22 @@ class Crew:
             start_new_session=True,
         )
         self.step = STARTS
-        self.batches = self.rows = 0
+        self.batches = self.rows = self.answered = 0
+        """Micro-batches of all queries; prices that were read, and prices in which turns were looked for."""
         self.began_s: float | None = None
-        threading.Thread(target=self._listen, daemon=True).start()
+        self.report: dict[str, Any] | None = None
+        """What became of the prices, once it has ended."""
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.step = line.decode(errors="replace").strip()
+            told = line.decode(errors="replace").strip()
+            if told.startswith("{"):
+                self.report = json.loads(told)
+            else:
+                self.step = told
 
     def begin(self, url: str) -> None:
         """Tell the process the URL of the bus."""
@@ -119,11 +139,11 @@ class Crew:
             self._process.stdin.flush()
 
     def heard(self, told: dict[str, Any], now_s: float) -> None:
-        """Handle the report of one micro-batch. Its rows are those in which turns are looked for; the query for
-        averages reads the same rows."""
+        """Handle the report of one micro-batch."""
         self.began_s = now_s if self.began_s is None else self.began_s
         self.batches += 1
-        self.rows += told["rows"] if told["query"] == "alerts" else 0
+        self.rows += told["rows"] if told["query"] == "intake" else 0
+        self.answered += told["rows"] if told["answers"] else 0
 
     def complaint(self) -> str:
         """The reason why the process ended; empty if it runs."""
@@ -146,4 +166,5 @@ class Crew:
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._listener.join(seconds)
         self._errors.close()

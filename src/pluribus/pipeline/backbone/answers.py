@@ -2,8 +2,8 @@
 
 Golds that read the same silver tables share one standing query: each is a branch of its plan, and the branches are one
 stream of answers, so that a micro-batch is planned, run and committed once for all of them. What differs goes apart:
-patterns, whose state is Python's; and ``last``, which answers again whenever something changes (Spark calls it update
-mode), where all others answer once, when a window is complete.
+patterns, whose state is Python's, unless ``queries = "few"`` is wanted; and ``last``, which answers again whenever
+something changes (Spark calls it update mode), where all others answer once, when a window is complete.
 
 The same functions make a table of a table, for a backfill: ``enriched`` and ``answers`` take tables as well as streams.
 
@@ -34,6 +34,7 @@ from ..source import register
 from .configuration import (
     AGGREGATE,
     PLACEHOLDER,
+    WINDOWED,
     Configuration,
     Enrich,
     Gold,
@@ -66,6 +67,8 @@ def groups(configuration: Configuration) -> list[Group]:
     held: dict[tuple[str, ...], list[Gold]] = {}
     for gold in configuration.gold:
         kind: str = gold.kind if gold.kind in ("pattern", "last") else "windows"
+        if configuration.queries == "few" and kind != "last":
+            kind = "answers"
         joined = "joined" if configuration.joined(gold.of) else ""
         held.setdefault((kind, joined, *configuration.inputs(gold.of)), []).append(gold)
     found = []
@@ -200,8 +203,18 @@ def answers(configuration: Configuration, gold: Gold, events: DataFrame, *, prob
     if gold.where:
         kinds = {field.name: field.dataType.simpleString() for field in found.schema.fields}
         wanted = column(condition(gold.where, kinds).tree, found.schema)
-        found = found.where(wanted | F.col(PROBLEM).isNotNull() if problems and gold.kind == "pattern" else wanted)
+        wanted = wanted | F.col(PROBLEM).isNotNull() if problems and gold.kind == "pattern" else wanted
+        found = found.where(_behind_the_watermark(wanted) if gold.kind in WINDOWED else wanted)
     return found
+
+
+def _behind_the_watermark(wanted: Column) -> Column:
+    """The same condition, which stays behind the windows. Spark would move one on keys in front of them, and of the
+    watermark, which would then be that of the chosen events: where these stop, this gold, and all that share its query,
+    would wait for ever. What depends on the place where it is computed, and is no plain AND, is not moved."""
+    from pyspark.sql import functions as F
+
+    return wanted.eqNullSafe(F.spark_partition_id() >= 0)  # which is always true
 
 
 def _aggregate(text: str) -> Column:
@@ -317,13 +330,13 @@ def query(spark: SparkSession, configuration: Configuration, group: Group, begin
     to = {"url": configuration.url, "writer": f"{configuration.name} {group.name}"}
     to["foreign"] = "begin" if begin else "fail"
     if group.mode == "append":
-        return found.writeStream.format("pluribus").options(**to)
+        return configuration.paced(found.writeStream.format("pluribus").options(**to))
 
     def publish(changed: DataFrame, number: int) -> None:
         """Data sources of Python take no updates from Spark; a numbered batch is once as well."""
         changed.write.format("pluribus").options(**to, batch=str(number)).mode("append").save()
 
-    return found.writeStream.outputMode(group.mode).foreachBatch(publish)
+    return configuration.paced(found.writeStream.outputMode(group.mode).foreachBatch(publish))
 
 
 def answer_patterns(configuration: Configuration) -> list[str]:

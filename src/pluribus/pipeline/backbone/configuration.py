@@ -145,6 +145,14 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True):
     """Events that one micro-batch takes at most."""
     gaps: Literal["fail", "skip"] = "fail"
     """What to do when events were removed before they were read; with ``skip`` they are counted as lost."""
+    every: str = ""
+    """How often a micro-batch of the intake or of golds begins at most; empty: when the one before has ended."""
+    queries: Literal["many", "few"] = "many"
+    """``few``: patterns share a standing query with windows of the same tables. A checkpoint depends on it."""
+
+    def paced(self, writer: Any) -> Any:
+        """A query that is not started, at the pace of ``every``."""
+        return writer.trigger(processingTime=self.every) if self.every else writer
 
     def silver_of(self, name: str) -> Silver:
         return next(one for one in self.silver if one.name == name)
@@ -298,6 +306,8 @@ class _Checks:
             self._refuse(["name"], "", "there is no [[silver]] table: write at least one")
         if found.rows < 1:
             self._refuse(["rows"], "", f"rows = {found.rows} lets no event in: use 1 or more")
+        if found.every:
+            self._sure(["every"], "", lambda: seconds(found.every))
         self._sure(["tiers", "every"], "tiers", lambda: seconds(found.tiers.every))
         if found.tiers.retain:
             self._sure(["tiers", "retain"], "tiers", lambda: seconds(found.tiers.retain))

@@ -101,7 +101,7 @@ class Intake:
         limits = {"rows": str(configuration.rows), "gaps": configuration.gaps}
         events = events_of(self._spark, configuration.url, patterns, **limits)
         named = events.withColumn("table", table_of(configuration, F.col("topic")))
-        return named.where(F.col("table").isNotNull()).writeStream.foreachBatch(self.handle)
+        return configuration.paced(named.where(F.col("table").isNotNull()).writeStream.foreachBatch(self.handle))
 
     def handle(self, events: DataFrame, number: int) -> None:
         query = query_of(self._spark)

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -99,8 +100,9 @@ class Backbone:
 
             try:
                 if once:
-                    for stage in self._stages():
-                        self._add(queries, self._once(stage, tell))
+                    # Golds run one after another: they share few cores.
+                    for name, stage in self._stages().items():
+                        self._add(queries, self._once({name: stage}, tell))
                     self.tiers.compact()
                 else:
                     self._standing(None if seconds is None else began + seconds, queries, tell)
@@ -140,36 +142,33 @@ class Backbone:
             self._noted_at = monotonic()
             self._status.write(folder / FILE)
 
-    def _stages(self) -> Iterator[Callable[[], dict[str, Any]]]:
-        """Each reads what those before it have written. Golds run one after another: they share few cores."""
-        yield lambda: {"intake": self.intake.query()}
+    def _stages(self) -> dict[str, Callable[[], Any]]:
+        """The queries, not made, in the order in which each reads what those before it have written."""
+        found: dict[str, Callable[[], Any]] = {"intake": self.intake.query}
         for group in answers.groups(self.configuration):
-            yield lambda group=group: {group.name: self._answers(group)}  # type: ignore[misc]
-        yield lambda: {"tiers": self.tiers.query()}
+            found[group.name] = partial(self._answers, group)
+        return {**found, "tiers": self.tiers.query}
 
     def _answers(self, group: answers.Group) -> Any:
         return answers.query(self._spark, self.configuration, group, self._begin)
 
-    def _once(self, stage: Callable[[], dict[str, Any]], progress: Progress | None) -> dict[str, Any]:
+    def _once(self, stage: dict[str, Callable[[], Any]], progress: Progress | None) -> dict[str, Any]:
         self._job = self._a_job(stage)
         if self._stopping.is_set():
             self._job.stop()
         found: dict[str, Any] = self._job.run(once=True, progress=progress)["queries"]
         return found
 
-    def _a_job(self, queries: Callable[[], dict[str, Any]]) -> Job:
+    def _a_job(self, queries: dict[str, Callable[[], Any]]) -> Job:
         checkpoint = self._files.under("checkpoint")
-        return Job(self._spark, self.configuration.name, checkpoint, {}, lambda *_: queries(), self._status)
+        name, status = self.configuration.name, self._status
+        return Job(self._spark, name, checkpoint, {}, lambda *_: queries, status, one_by_one=True)
 
     def _standing(self, until: float | None, queries: dict[str, Any], progress: Progress | None) -> None:
         compaction = self.tiers.compacting()
-
-        def all_of_them() -> dict[str, Any]:
-            return {name: query for stage in self._stages() for name, query in stage().items()}
-
         try:
             while not self._stopping.is_set() and (until is None or monotonic() < until):
-                self._job = self._a_job(all_of_them)
+                self._job = self._a_job(self._stages())
                 ended = threading.Event()
                 # Looked at before they are read, so that no change is between.
                 before = self._looks()
