@@ -1,12 +1,15 @@
 """Topics with one mistake each, such as a programmer makes. Campaigns of the scenario ``topics`` must find them."""
 
+import msgspec
+
 from pluribus.pubsub.backlog import Backlog
-from pluribus.pubsub.shares import Share
+from pluribus.pubsub.shares import Share, _packed
 from pluribus.pubsub.table import Table
-from pluribus.pubsub.words import Finished
+from pluribus.pubsub.words import Grant
 from pluribus.runtime.styles.topics.neighbours import Neighbours
 from pluribus.runtime.styles.topics.sharing import Sharing
 from pluribus.runtime.styles.topics.subscription import Subscription
+from pluribus.runtime.styles.topics.worker import Worker
 
 
 class Remembering:
@@ -28,13 +31,37 @@ class Reserved:
 
 
 class Generous:
-    """Gives a shared event to everybody who is in the set."""
+    """Gives away a shared event twice: to a subscriber that asked, and to the next one too."""
 
     of = Share
 
-    def give(self, takers, events, *, again=False):
-        for deliver in self.mine.values():
-            deliver(events)
+    def deal(self, dealer):
+        word = deal(self, dealer)
+        if len(self.wants) > 1 and len(word.grants) == 1:
+            grant = word.grants[0]
+            other = next(taker for taker in self.wants if taker != (grant.member, grant.number))
+            more = Grant(other[0], other[1], self.wants[other][0], grant.ids, [_packed(self.waiting[grant.ids[0]])])
+            word = msgspec.structs.replace(word, grants=[grant, more])
+        return word
+
+
+class Hoarding:
+    """Keeps the events for which nobody waits any more."""
+
+    of = Worker
+
+    def _look(self):
+        pass
+
+
+class Miserly:
+    """Forgets who waits for an event when somebody leaves."""
+
+    of = Share
+
+    def left(self, taker):
+        left(self, taker)
+        self.wants.clear()
 
 
 class Impatient:
@@ -66,31 +93,22 @@ class Lumping:
 
     of = Sharing
 
-    async def finished(self, subscription, upto):
-        subscription.done = getattr(subscription, "done", 0) + 1
-        if subscription.done % 10 == 0:
-            await finished(self, subscription, upto)
-
-
-class Careless:
-    """Says that an event is finished, and hands out the next before anybody has heard that."""
-
-    of = Sharing
-
-    async def finished(self, subscription, upto):
-        key, number = subscription.share
-        self._say(Finished(key, number, (int(upto[0]), upto[1])))
+    async def say(self, worker, word):
+        owed = [*getattr(worker, "owed", []), *word.done]
+        done, worker.owed = (owed, []) if len(owed) >= 10 else ([], owed)
+        await say(self, worker, msgspec.structs.replace(word, done=done))
 
 
 take = Subscription._take
-finished = Sharing.finished
+deal, left, say = Share.deal, Share.left, Sharing.say
 
 FOUND = {
     Remembering: (0, "never"),
     Reserved: (1, "never came"),
-    Generous: (1, "who share"),
-    Lumping: (1, "had finished it"),
-    Careless: (1, "had finished it"),
+    Generous: (35, "who share"),
+    Hoarding: (110, "never came"),
+    Miserly: (3, "never came"),
+    Lumping: (35, "had finished it"),
     Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),
 }

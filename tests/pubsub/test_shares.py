@@ -1,17 +1,17 @@
 """Shared subscriptions as a state machine, run by several members on one log; and last values, in any order."""
 
-from collections import Counter
-
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from pluribus.pubsub import shares
 from pluribus.pubsub.batch import Arrived, EventExtra, Gathering
 from pluribus.pubsub.event import Event
 from pluribus.pubsub.interest import Interest
 from pluribus.pubsub.retained import Retained
-from pluribus.pubsub.shares import Shares, chosen
-from pluribus.pubsub.words import Finished, Joined, Left
+from pluribus.pubsub.shares import Shares
+from pluribus.pubsub.words import Dealt, Joined, Left, Worked
 from pluribus.wire.bodies import BYTES
 from tests.harness import only
 
@@ -19,89 +19,209 @@ KEY = "set"
 MEMBERS = (11, 22, 33, 44)
 
 
+class Hand(shares.Hand):
+    """A subscriber that begins at once what it is given, unless it lacks it."""
+
+    def __init__(self, world, taker):
+        self.world, self.taker, self.turn, self.has = world, taker, 0, []
+
+    def given(self, events, turn):
+        for event in events:
+            self.world.begin(self.taker, event)
+            self.has.append(event.id)
+
+    def lacks(self, ids):
+        self.world.say(self.taker, back=ids)
+
+
 class SharesOnOneLog(RuleBasedStateMachine):
-    """Every member applies the same log; a member that joins is given the state. The oracle is a list of deliveries."""
+    """Every member applies the same log, late by as much as it likes; a word is said by a member that has applied a
+    part of the log. A member that joins is given the state. The oracle knows who has begun what, and who is there."""
 
     def __init__(self):
         super().__init__()
+        self.log = []
         self.machines = {}
-        self.numbers = 0
-        self.got = []
-        self.finished = Counter()
+        self.at = {}
+        self.hands = {}
+        self.dead = set()
+        self.begun = {}
+        self.finished = set()
         self.events = {}
-        self.died = set()
 
-    def apply(self, sender, word):
-        for shares in self.machines.values():
-            shares.apply(sender, word)
+    def begin(self, taker, event):
+        before = self.begun.setdefault(event.body, [])
+        for other in before:
+            assert other in self.dead or other == taker, f"{event.body} was begun by {other}, and now by {taker}"
+        assert taker not in before, f"{taker} begins {event.body} twice"
+        assert event.body not in self.finished, f"{event.body} was finished"
+        assert event.again or not before, "who gets it again is told so"
+        before.append(taker)
+
+    def say(self, taker, wants=0, done=(), back=()):
+        hand = self.hands[taker]
+        hand.turn += 1
+        self.log.append((taker[0], Worked(KEY, taker[1], hand.turn, wants, list(done), list(back))))
+
+    def catch_up(self, member, upto=None):
+        while self.at[member] < (len(self.log) if upto is None else upto):
+            sender, word = self.log[self.at[member]]
+            self.at[member] += 1
+            if isinstance(word, list):
+                self.machines[member].give(KEY, list(word))
+            else:
+                self.machines[member].apply(sender, word)
 
     @precondition(lambda self: len(self.machines) < len(MEMBERS))
     @rule(place=st.integers(0, 3))
     def come(self, place):
-        member = 100 * (len(self.died) + len(self.machines) + 1) + MEMBERS[place]
-        if member in self.machines or member in self.died:
+        member = 100 * (len(self.dead) + len(self.machines) + 1) + MEMBERS[place]
+        if member in self.machines or (member, 1) in self.dead:
             return
-        shares = Shares(member)
+        made = Shares(member)
         if self.machines:
-            shares.restore(next(iter(self.machines.values())).snapshot())
-        self.machines[member] = shares
-        self.numbers += 1
-        number = self.numbers
-        taker = (member, number)
-        shares.enter(KEY, number, lambda events: self.got.extend((taker, event) for event in events))
-        self.apply(member, Joined(KEY, number))
+            other = next(iter(self.machines))
+            self.catch_up(other)
+            made.restore(self.machines[other].snapshot())
+        self.at[member] = len(self.log)
+        self.machines[member] = made
+        hand = self.hands[member, 1] = Hand(self, (member, 1))
+        made.enter(KEY, 1, hand)
+        self.log.append((member, Joined(KEY, 1)))
 
     @rule(count=st.integers(1, 5))
     def publish(self, count):
         some = []
         for _ in range(count):
             number = len(self.events)
-            event = Event(number, 7, (7, number), "t", 0.0)
-            self.events[number] = (event, set(self.machines))
-            some.append(event)
-        for shares in self.machines.values():
-            shares.give(KEY, list(some))
+            self.events[number] = len(self.log)
+            some.append(Event(number, 7, (7, number), "t", 0.0))
+        self.log.append((0, some))
 
-    @precondition(lambda self: self.got)
+    @precondition(lambda self: self.machines)
+    @rule()
+    def all_is_well(self):
+        """Everybody reads, and the dealer deals, and everybody hears that."""
+        for _ in range(2):
+            for member in sorted(self.machines):
+                self.catch_up(member)
+            self.log += [(m, word) for m, one in self.machines.items() for word in [one.deal(KEY)] if word is not None]
+
+    @precondition(lambda self: self.machines)
+    @rule(data=st.data(), wants=st.integers(1, 2))
+    def work(self, data, wants):
+        """Finish what one has, and want more."""
+        member = data.draw(st.sampled_from(sorted(self.machines)))
+        hand = self.hands[member, 1]
+        done = hand.has[: data.draw(st.integers(0, 1))]
+        hand.has = hand.has[len(done) :]
+        self.say((member, 1), wants, done)
+        self.catch_up(member)
+        self.finished.update(id[1] for id in done)
+
+    @precondition(lambda self: self.machines)
     @rule(data=st.data())
-    def finish(self, data):
-        taker, event = data.draw(st.sampled_from(self.got))
-        if taker[0] in self.machines:
-            mine = [one.id for owner, one in self.got if owner == taker]
-            self.finished.update(mine[: mine.index(event.id) + 1])
-            self.apply(taker[0], Finished(KEY, taker[1], event.id))
+    def read(self, data):
+        member = data.draw(st.sampled_from(sorted(self.machines)))
+        self.catch_up(member, data.draw(st.integers(self.at[member], len(self.log))))
+
+    @precondition(lambda self: self.machines)
+    @rule(data=st.data(), twice=st.booleans())
+    def deal(self, data, twice):
+        """Whoever believes to be the dealer says so; it waits for its word before it says the next."""
+        member = data.draw(st.sampled_from(sorted(self.machines)))
+        if any(s == member and isinstance(word, Dealt) for s, word in self.log[self.at[member] :]):
+            return
+        word = self.machines[member].deal(KEY)
+        if word is not None:
+            self.log += [(member, word)] * (2 if twice else 1)
 
     @precondition(lambda self: self.machines)
     @rule(data=st.data())
     def die(self, data):
         member = data.draw(st.sampled_from(sorted(self.machines)))
         del self.machines[member]
-        self.died.add(member)
-        for word in next(iter(self.machines.values())).gone(tuple(self.machines)) if self.machines else ():
-            self.apply(0, Left(word.key, word.member, word.number))
+        self.dead.add((member, 1))
+        self.log.append((0, Left(KEY, member, 1)))
 
     @invariant()
-    def each_event_has_one_taker_who_lives_unless_all_who_could_are_dead(self):
-        first = Counter(event.body for _, event in self.got if not event.again)
-        assert all(count == 1 for count in first.values())
-        assert set(first) == {number for number, (_, there) in self.events.items() if there}
-        alive = {event.body for taker, event in self.got if taker[0] in self.machines}
-        for number, (event, there) in self.events.items():
-            if there & set(self.machines) and event.id not in self.finished:
-                assert number in alive, f"event {number} is lost"
+    def every_machine_is_consistent(self):
+        for machine in self.machines.values():
+            machine.validate()
 
-    @invariant()
-    def everybody_knows_the_same_set(self):
-        assert len({shares.snapshot() for shares in self.machines.values()}) <= 1
+    def teardown(self):
+        """Whoever is there finishes all that came since the first of them joined."""
+        if not self.machines:
+            return
+        for member in self.machines:
+            self.catch_up(member)
+        for _ in range(20 * (len(self.events) + 2)):
+            for member in list(self.machines):
+                hand = self.hands[member, 1]
+                self.say((member, 1), 1, hand.has)
+                self.finished.update(id[1] for id in hand.has)
+                hand.has = []
+                word = self.machines[member].deal(KEY)
+                if word is not None:
+                    self.log.append((member, word))
+                for each in self.machines:
+                    self.catch_up(each)
+        joined = min(
+            at for at, (sender, word) in enumerate(self.log) if isinstance(word, Joined) and sender in self.machines
+        )
+        for number, at in self.events.items():
+            assert at < joined or number in self.finished, f"event {number} is lost"
+        assert len({machine.snapshot() for machine in self.machines.values()}) == 1
 
 
 TestShares = SharesOnOneLog.TestCase
 
+ONE_RUN = settings(
+    max_examples=300,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 
-@given(st.integers(1, 1 << 62), st.integers(2, 9), st.integers(1, 4))
-def test_events_are_spread_evenly_whatever_their_numbers(sender, takers, step):
-    found = Counter(chosen((sender, number * step), takers) for number in range(2_000))
-    assert max(found.values()) < 2 * 2_000 / takers and len(found) == takers
+
+def forgetful(self, taker):
+    """Forgets what a subscriber held that has died."""
+    self.held.pop(taker, None)
+    self.wants.pop(taker, None)
+
+
+def gullible(self, sender, word, apply=Shares.apply):
+    """Believes everybody who deals."""
+    takers, share = self.takers.get(word.key, ()), self._shares.get(word.key)
+    if isinstance(word, Dealt) and share is not None:
+        share.dealt((sender, word.number), takers, word)
+    else:
+        apply(self, sender, word)
+
+
+def usurping(self, key):
+    """Deals, whoever is the dealer."""
+    share = self._shares[key]
+    own = [taker for taker in self.takers.get(key, ()) if taker in share.mine]
+    return share.deal(own[0]) if own and share.has_to_say else None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        ({(shares.Share, "left"): forgetful}, "is lost"),
+        ({(Shares, "apply"): gullible, (Shares, "deal"): usurping}, "begin|held|lacks|waits"),
+    ],
+    ids=["forgetful", "two dealers"],
+)
+def test_a_mistake_is_found(monkeypatch, broken, sentence):
+    for (of, name), method in broken.items():
+        monkeypatch.setattr(of, name, method)
+    with pytest.raises(AssertionError, match=sentence):
+        run_state_machine_as_test(SharesOnOneLog, settings=ONE_RUN)
 
 
 values = st.lists(

@@ -183,9 +183,8 @@ RETAINED_MAX = 100_000
 ADVERTISED_MAX = 10_000
 """Topics that one member may advertise."""
 HEADERS_PER_EVENT_MAX = 64
-SHARED_PENDING_MAX = 65_536
-"""Events of a shared subscription that a subscriber has taken and not finished. Beyond it the oldest are not given to
-another subscriber if theirs dies."""
+SHARED_WAITING_MAX = 65_536
+"""Events of a shared subscription that wait for a subscriber. Beyond it the oldest are dropped and reported."""
 OUTBOX_BATCHES_MAX = 64
 """Batches of ``publish_soon`` that may wait for a window; then it raises."""
 

@@ -52,7 +52,8 @@ class Unlisten(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Read(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """The client has read so many events of a live subscription, and has room for more. It is not answered."""
+    """The client has read so many events of a live subscription, and has room for more. If it is shared: the client has
+    finished the event that it had, and asks for one; with 0 it gives back the one that it has. It is not answered."""
 
     number: Number
     count: Number

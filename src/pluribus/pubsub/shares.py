@@ -1,53 +1,116 @@
-"""Shared subscriptions: each event goes to one of a set of subscribers, wherever they are.
+"""Shared subscriptions: each event goes to one of a set of subscribers, wherever they are, when that one asks for it.
 
 Theory of operation
 -------------------
-Events and the set's own words (``Joined``, ``Left``, ``Finished``) come in one total order, the same for every member.
-So each member of the set knows, without asking, which subscriber gets an event: that follows from the subscribers of
-the set at that point of the order and from the event's identity. Every member of the group knows who is in the set
-(``snapshot``); only members of the set look at its events.
+Events and the set's own words (``Joined``, ``Left``, ``Worked``, ``Dealt``) come in one safe total order: the same for
+every member, and what one member has received no survivor lacks. Every member of the group knows who is in the set
+(``snapshot``), in the order in which they joined; only members of the set look at its events.
 
-*Death.* Each subscriber of a set remembers which events the others were given and have not finished. If one leaves or
-dies, a member says so in the total order (``Left``). From there on its unfinished events belong to subscribers that
-were in the set when it got them and still are, again chosen by identity. They are marked ``again``: the dead subscriber
-may have handled them before it could say so.
+An event that comes *waits*. A subscriber that is free says so (``Worked.wants``). The *dealer* alone hands out: it is
+the subscriber that has been in the set for the longest time. Its word ``Dealt`` names events and who gets each; from
+the place of that word in the order on, the event is *held* by that subscriber, which may begin it. The subscriber says
+by its own word when it has finished events (``Worked.done``), and asks for more by the same word; or that it gives back
+events that it has not begun (``Worked.back``). Then they wait again, in their old place.
 
-*Finishing.* A subscriber is handed one event at a time. When its reader asks for the next one, it says ``Finished`` of
-the one before, and hands out the next when every member has that word. So at any moment at most one event of a
-subscriber is begun and not known to be finished. The events that wait behind it were not begun.
+*One decides.* Who is the dealer follows from the words before: ``Dealt`` of anybody else changes nothing. When the
+dealer leaves (``Left``), the next one is it from that place on; it has seen every word since it joined, so it knows
+which events wait. Nothing is decided by how an event is matched or decoded, which may differ from program to program:
+words name identities. A subscriber that was dealt an event which it does not have gives it back, and it is dealt with
+its body (``whole``).
 
-*Being cut off.* A member that was not in the primary for some time does not know which events were finished there, and
-others may have got its events. So it comes back as a new subscriber, under a new number (``renew``). Events that it had
-not begun are dropped, except those that nobody else could have got, and it inherits nothing from before.
+*Newcomers.* Who joins does not have the events that wait and are held. The dealer tells them in its words, a piece at a
+time (``Dealt.known``), and deals them with their bodies until then: so newcomers help with what waits, and it outlives
+those who were there when it came. What is told of a held event counts if its holder has said nothing meanwhile; else
+it is told again.
 
-Promise: while nobody leaves, each event is delivered by exactly one subscriber of the set. An event is delivered a
-second time only if its first subscriber left or was taken for dead. It is never lost while one of the subscribers stays
-that were in the set when it came. If a subscriber crashes, at most one of the events that it had begun is handled
-again, unless its member had no room in the group for its words (``runtime/styles/topics/sharing.py``), or its reader
-took several events at once. Limit: ``SHARED_PENDING_MAX`` unfinished events a subscriber; the oldest beyond it are not
-given to another.
+*One word at a time.* The dealer says its next ``Dealt``, and a subscriber its next ``Worked``, when the one before has
+come back to it. If it cannot know whether it came through, it says the same word again: words are numbered, and a
+number counts once.
+
+*Death.* If a subscriber leaves or dies, a member says so in the order (``Left``). From there on the events that it held
+wait again, before all others, marked ``again``: it may have begun them.
+
+*Being cut off.* A member that was not in the primary for some time does not know what was dealt and finished there. It
+comes back as new subscribers under new numbers, and has nothing of what it had; except events that nobody else can
+have (``renewed``), which stay with it.
+
+Promise: an event is begun by one subscriber of the set. It is begun by another one only after the primary's view has
+gone on without the member of the first, or that subscriber has left the set; then it is marked ``again``. Why: who
+begins an event has received ``Dealt``. Safe order gives a message to nobody before every member of the view has it, and
+those that go on together deliver what any of them has delivered; so every survivor has that word before it has
+``Left``, and no dealer deals what is held. A finished event is begun by nobody else: the next one is handed out when
+``done`` has come back in the order. So, when a subscriber dies, one of the events that it has begun is in doubt, or
+those of one ``receive_many``. An event is never lost while a subscriber stays in the primary that was in the set when
+it came, or was told of it. Live: while somebody wants and something waits, the dealer deals; if its member is gone, the
+next subscriber is the dealer.
+
+Limit: ``SHARED_WAITING_MAX`` events wait in a set; beyond it the oldest are dropped and reported.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from ..core.errors import MalformedFrame
 from ..core.ids import MessageId
-from ..core.limits import SHARED_PENDING_MAX
+from ..core.limits import SHARED_WAITING_MAX
+from ..wire.bodies import Opaque, encode_body
+from .batch import Arrived, EventExtra, Gathering, decode_batch, encode_batch
 from .event import Event
-from .words import Finished, Joined, Left
+from .words import Dealt, Grant, Joined, Known, Left, Whole, Worked
 
 Taker = tuple[int, int]
 """A subscriber: its member, and its number there."""
-Deliver = Callable[[list[Event[Any]]], None]
+Id = tuple[int, int]
 
-_SHUFFLE = 0x9E3779B97F4A7C15
+GRANT_BYTES_MAX = 1 << 20
+"""Bytes of bodies in one word of the dealer; one event in any case."""
+KNOWN_BYTES_MAX = 256 << 10
+"""Of these, for events that newcomers are told of."""
+
+LONGEST_USUAL = 1_024
+"""A batch of one event takes a longer one too."""
+TOLD = 1 << 62
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, list[Taker]]).decode
+
+
+class Hand:
+    """What a subscription of this member is given; the runtime's ``Worker`` is one."""
+
+    def given(self, events: list[Event[Any]], turn: int) -> None:
+        """These events are its own now, for what it wanted in that turn."""
+        raise NotImplementedError
+
+    def lacks(self, ids: list[Id]) -> None:
+        """These are its own too, but this member does not have them."""
+        raise NotImplementedError
+
+    def missed(self, count: int) -> None:
+        """So many events of the set were dropped, because too many wait."""
+        raise NotImplementedError
+
+
+class SharedEvent:
+    """An event of a set at this member."""
+
+    __slots__ = ("again", "at", "event", "whole")
+
+    def __init__(self, event: Event[Any], at: int, *, again: bool = False, whole: bool = False) -> None:
+        self.event = event
+        self.at = at
+        """How many had come before; who joined later does not have it, unless it was told (``TOLD``)."""
+        self.again = again
+        self.whole = whole
+        """Whether it is dealt with its body in any case."""
+
+    def as_given(self) -> Event[Any]:
+        return msgspec.structs.replace(self.event, again=True) if self.again else self.event
 
 
 class Share:
@@ -55,65 +118,209 @@ class Share:
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.mine: dict[Taker, Deliver] = {}
-        self.pending: dict[Taker, OrderedDict[MessageId, tuple[Event[Any], tuple[Taker, ...]]]] = {}
+        self.mine: dict[Taker, Hand] = {}
+        self.waiting: OrderedDict[Id, SharedEvent] = OrderedDict()
+        self.held: dict[Taker, OrderedDict[Id, SharedEvent | None]] = {}
+        """None: this member does not have the event."""
+        self.wants: OrderedDict[Taker, tuple[int, int]] = OrderedDict()
+        """By subscriber that waits: the turn, and how many events it wants."""
+        self.turns: dict[Taker, int] = {}
+        """By subscriber, the number of its last ``Worked``."""
+        self.serials: dict[Taker, int] = {}
+        """By dealer, the number of its last ``Dealt``."""
+        self.joined: dict[Taker, int] = {}
+        """By subscriber, how many events had come when it joined."""
+        self.untold: dict[Id, None] = {}
+        """Events that some subscriber does not have, because it joined later."""
+        self._came = 0
 
-    def give(self, takers: tuple[Taker, ...], events: list[Event[Any]], *, again: bool = False) -> None:
-        """Give each event to a subscriber of the set."""
-        delivered: dict[Taker, list[Event[Any]]] = {}
+    def put(self, events: list[Event[Any]]) -> None:
         for event in events:
-            taker = takers[chosen(event.id, len(takers))]
-            if again:
-                event = msgspec.structs.replace(event, again=True)
-            pending = self.pending.setdefault(taker, OrderedDict())
-            pending[event.id] = (event, takers)
-            if len(pending) > SHARED_PENDING_MAX:
-                pending.popitem(last=False)
-            if taker in self.mine:
-                delivered.setdefault(taker, []).append(event)
-        for taker, some in delivered.items():
-            self.mine[taker](some)
+            self.waiting[_id(event.id)] = SharedEvent(event, self._came)
+            self._came += 1
+        dropped = 0
+        while len(self.waiting) > SHARED_WAITING_MAX:
+            self.waiting.popitem(last=False)
+            dropped += 1
+        if dropped:
+            for hand in self.mine.values():
+                hand.missed(dropped)
 
-    def finished(self, taker: Taker, upto: MessageId) -> None:
-        pending = self.pending.get(taker)
-        if pending and upto in pending:
-            while pending.popitem(last=False)[0] != upto:
-                pass
+    # Words, in the order
 
-    def renew(self, taker: Taker, new: Taker, begun: MessageId | None, heirs: frozenset[Taker]) -> list[Event[Any]]:
-        """The events of a taker of this member that nobody else has or can get, from now on under a new number."""
-        self.mine[new] = self.mine.pop(taker)
-        kept: OrderedDict[MessageId, tuple[Event[Any], tuple[Taker, ...]]] = OrderedDict()
-        for id, (event, before) in self.pending.get(taker, {}).items():
-            if id == begun:
-                kept.clear()  # what came before it was handed out, too
-            elif heirs.isdisjoint(before):
-                kept[id] = (event, (new,))
-        if kept:
-            self.pending[new] = kept
-        return [event for event, _ in kept.values()]
+    def join(self, taker: Taker) -> None:
+        self.joined[taker] = self._came
+        for items in self._everything(self.held):
+            for id, one in items.items():
+                if one is not None:
+                    one.whole = True
+                    self.untold[id] = None
 
-    def left(self, taker: Taker, takers: tuple[Taker, ...]) -> None:
-        """A subscriber left: its unfinished events go to those that were in the set when it got them and still are."""
-        for event, before in self.pending.pop(taker, {}).values():
-            heirs = tuple(other for other in before if other in takers)
-            if heirs:
-                self.give(heirs, [event], again=True)
+    def _everything(self, takers: Iterable[Taker]) -> Iterator[Mapping[Id, SharedEvent | None]]:
+        """What these subscribers hold, and what waits."""
+        yield from (self.held[taker] for taker in takers if taker in self.held)
+        yield self.waiting
 
+    def worked(self, taker: Taker, word: Worked) -> None:
+        if word.turn <= self.turns.get(taker, 0):
+            return
+        self.turns[taker] = word.turn
+        held = self.held.get(taker) or OrderedDict()
+        for id in word.done:
+            held.pop(_id(id), None)
+        self._wait_again([(id, held.pop(id)) for id in map(_id, word.back) if id in held], whole=True)
+        self.wants.pop(taker, None)
+        if word.wants:
+            self.wants[taker] = (word.turn, word.wants)
 
-def chosen(id: MessageId, count: int) -> int:
-    """The index, below ``count``, that an identity chooses; spread evenly, whatever numbers the events have."""
-    return ((id[0] ^ (id[1] * _SHUFFLE)) & 0xFFFF_FFFF_FFFF_FFFF) % 1_000_003 % count
+    def dealt(self, dealer: Taker, takers: tuple[Taker, ...], word: Dealt) -> None:
+        """Of the dealer, as the words before say who that is."""
+        if word.serial <= self.serials.get(dealer, 0):
+            return
+        self.serials[dealer] = word.serial
+        self._told(takers, word.known)
+        for grant in word.grants:
+            taker = (grant.member, grant.number)
+            if taker in takers:  # else it has left meanwhile, and the events wait on
+                self._granted(taker, grant)
+
+    def _told(self, takers: tuple[Taker, ...], known: list[Known]) -> None:
+        new: list[tuple[Id, SharedEvent]] = []
+        for told in known:
+            one, holder = _unpacked(told.whole), (told.member, told.number)
+            if one is None:
+                continue
+            id = _id(one.event.id)
+            if not told.member:
+                if id not in self.waiting:
+                    new.append((id, one))
+            elif holder not in takers or self.turns.get(holder, 0) > told.turn:
+                continue  # it may have finished the event
+            elif self.held.setdefault(holder, OrderedDict()).get(id) is None:
+                self.held[holder][id] = one
+            mine = self.waiting.get(id) or (self.held.get(holder) or OrderedDict()).get(id)
+            if mine is not None:
+                mine.at, mine.whole = TOLD, False
+            self.untold.pop(id, None)
+        if new:  # they are older than those that came here
+            before = [(id, one) for id, one in self.waiting.items() if one.at == TOLD]
+            self.waiting = OrderedDict([*before, *new, *self.waiting.items()])
+
+    def _granted(self, taker: Taker, grant: Grant) -> None:
+        held = self.held.setdefault(taker, OrderedDict())
+        bodies = {id: made for made in map(_unpacked, grant.whole) if made is not None for id in [_id(made.event.id)]}
+        events, lacking = [], []
+        for id in map(_id, grant.ids):
+            one = held[id] = self.waiting.pop(id, None) or bodies.get(id)
+            if one is None:
+                lacking.append(id)
+            else:
+                if id in bodies:
+                    self.untold.pop(id, None)
+                    one.at, one.whole = TOLD, False
+                events.append(one.as_given())
+        if self.wants.get(taker, (grant.turn + 1, 0))[0] <= grant.turn:
+            del self.wants[taker]
+        if taker in self.mine:
+            self.mine[taker].given(events, grant.turn)
+            if lacking:
+                self.mine[taker].lacks(lacking)
+
+    def left(self, taker: Taker) -> None:
+        self._wait_again(self.held.pop(taker, {}).items(), again=True)
+        self.wants.pop(taker, None)
+        for known in (self.turns, self.serials, self.joined):
+            known.pop(taker, None)
+
+    def _wait_again(
+        self, some: Iterable[tuple[Id, SharedEvent | None]], *, again: bool = False, whole: bool = False
+    ) -> None:
+        for id, one in reversed(list(some)):
+            if one is not None:
+                one.again, one.whole = one.again or again, one.whole or whole
+                self.waiting[id] = one
+                self.waiting.move_to_end(id, last=False)
+
+    # The dealer
+
+    def deal(self, dealer: Taker) -> Dealt:
+        """What the dealer says next."""
+        given: dict[Taker, tuple[list[Id], list[Whole]]] = {taker: ([], []) for taker in self.wants}
+        waiting, size, granted = iter(self.waiting.items()), 0, set[Id]()
+        hungry = list(self.wants)
+        while hungry and size < GRANT_BYTES_MAX:
+            for taker in list(hungry):  # one each, in turn
+                id, one = next(waiting, (None, None))
+                if id is None or one is None:
+                    hungry.clear()
+                    break
+                ids, bodies = given[taker]
+                ids.append(id)
+                granted.add(id)
+                if one.whole:
+                    bodies.append(_packed(one))
+                    size += len(bodies[-1].batch)
+                if len(ids) >= self.wants[taker][1]:
+                    hungry.remove(taker)
+        grants = [
+            Grant(taker[0], taker[1], self.wants[taker][0], ids, bodies)
+            for taker, (ids, bodies) in given.items()
+            if ids
+        ]
+        known = self._tell(granted) if self.untold else []
+        return Dealt(self.key, dealer[1], self.serials.get(dealer, 0) + 1, grants, known)
+
+    @property
+    def has_to_say(self) -> bool:
+        return bool(self.untold or (self.wants and self.waiting))
+
+    def _tell(self, granted: set[Id]) -> list[Known]:
+        holders = {id: taker for taker, items in self.held.items() for id in items}
+        known, size = list[Known](), 0
+        for id in list(self.untold):
+            if size >= KNOWN_BYTES_MAX:
+                break
+            taker = holders.get(id)
+            one = self.waiting.get(id) if taker is None else self.held[taker][id]
+            if one is None:  # it is finished
+                del self.untold[id]
+            elif id not in granted:
+                member, number = taker or (0, 0)
+                known.append(Known(member, number, self.turns.get((member, number), 0), _packed(one)))
+                size += len(known[-1].whole.batch)
+        return known
+
+    # Beginning anew
+
+    def left_over(self, others: Iterable[Taker], begun: frozenset[Id] = frozenset()) -> list[Event[Any]]:
+        """Events that this member has and that none of the others has or can get; ``begun`` have a reader."""
+        since = min((self.joined.get(other, 0) for other in others), default=TOLD + 1)
+        found = [pair for items in self._everything(self.mine) for pair in items.items()]
+        return [one.as_given() for id, one in found if one is not None and one.at < since and id not in begun]
+
+    def clear(self) -> None:
+        """Forget everything but who is here."""
+        self.waiting.clear()
+        for known in (self.held, self.wants, self.turns, self.serials, self.joined, self.untold):
+            known.clear()
+
+    def validate(self) -> None:
+        somewhere = [id for items in self.held.values() for id in items]
+        assert len(set(somewhere)) == len(somewhere), "an event is held twice"
+        assert not self.waiting.keys() & set(somewhere), "an event waits, and is held"
+        assert len(self.waiting) <= SHARED_WAITING_MAX
 
 
 class Shares:
-    """All sets, as one member of the totally ordered group knows them."""
+    """All sets, as one member of the safe group knows them."""
 
     def __init__(self, me: int) -> None:
         self.me = int(me)
         self.takers: dict[str, tuple[Taker, ...]] = {}
+        """By set: its subscribers, the one that joined first before the others."""
         self._shares: dict[str, Share] = {}
-        self.restored: Callable[[], None] = lambda: None
+        self.restored: Callable[[dict[str, tuple[Taker, ...]]], None] = lambda before: None
+        """The state was given anew; ``before`` are the sets as they were."""
 
     # The state of the group
 
@@ -121,23 +328,28 @@ class Shares:
         return _encode(self.takers)
 
     def restore(self, state: bytes) -> None:
+        before = self.takers
         self.takers = {key: tuple(takers) for key, takers in _decode(state).items()}
-        for share in self._shares.values():  # what others finished meanwhile is not known
-            share.pending = {taker: events for taker, events in share.pending.items() if taker in share.mine}
-        self.restored()
+        self.restored(before)
 
-    # In total order
+    # In the order
 
-    def apply(self, sender: int, word: Joined | Left | Finished) -> None:
+    def apply(self, sender: int, word: Joined | Left | Worked | Dealt) -> None:
+        if isinstance(word, Left):
+            self._left(word.key, (word.member, word.number))
+            return
+        taker, takers, share = (int(sender), word.number), self.takers.get(word.key, ()), self._shares.get(word.key)
         if isinstance(word, Joined):
-            taker = (int(sender), word.number)
-            takers = self.takers.get(word.key, ())
             if taker not in takers:
                 self.takers[word.key] = (*takers, taker)
-        elif isinstance(word, Left):
-            self._left(word.key, (word.member, word.number))
-        elif word.key in self._shares:
-            self._shares[word.key].finished((int(sender), word.number), (word.upto[0], word.upto[1]))
+                if share is not None:
+                    share.join(taker)
+        elif share is None or taker not in takers:
+            pass
+        elif isinstance(word, Worked):
+            share.worked(taker, word)
+        elif taker == takers[0]:
+            share.dealt(taker, takers, word)
 
     def _left(self, key: str, taker: Taker) -> None:
         takers = tuple(other for other in self.takers.get(key, ()) if other != taker)
@@ -145,20 +357,23 @@ class Shares:
             self.takers[key] = takers
         else:
             self.takers.pop(key, None)
-        if key in self._shares:
-            self._shares[key].left(taker, takers)
+        share = self._shares.get(key)
+        if share is not None:
+            share.left(taker)
+            if not takers:  # the member of the last one has taken what it keeps before
+                share.clear()
 
     def give(self, key: str, events: list[Event[Any]]) -> None:
-        """Events that match the set's interest, at a member that is in it or is about to be."""
-        takers = self.takers.get(key)
-        if takers and key in self._shares:
-            self._shares[key].give(takers, events)
+        """Events that match the set's interest."""
+        share = self._shares.get(key)
+        if share is not None and any(taker in share.mine for taker in self.takers.get(key, ())):
+            share.put(events)
 
     # At this member
 
-    def enter(self, key: str, number: int, deliver: Deliver) -> None:
+    def enter(self, key: str, number: int, hand: Hand) -> None:
         """A subscription of this member enters a set; the caller then sends ``Joined``."""
-        self._shares.setdefault(key, Share(key)).mine[(self.me, number)] = deliver
+        self._shares.setdefault(key, Share(key)).mine[(self.me, number)] = hand
 
     def leave(self, key: str, number: int) -> None:
         share = self._shares.get(key)
@@ -167,22 +382,39 @@ class Shares:
             if not share.mine:
                 del self._shares[key]
 
-    def renew(self, key: str, number: int, new: int, begun: MessageId | None, *, was_cut: bool) -> list[Event[Any]]:
-        """A subscriber of this member goes on as another one; ``begun`` is the last event that it was handed. Returns
-        what it keeps. ``was_cut``: others may have got, and finished, what it was given."""
-        taker, share = (self.me, number), self._shares[key]
-        if was_cut:
-            before = {other for _, takers in share.pending.get(taker, {}).values() for other in takers}
-            heirs = frozenset(before - {taker})
-        else:
-            heirs = frozenset(self.takers.get(key, ())) - {taker}
-        kept = share.renew(taker, (self.me, new), begun, heirs)
-        if was_cut:
-            share.pending.pop(taker, None)
-        return kept
+    def renew(self, key: str, number: int, new: int) -> None:
+        """A subscriber of this member goes on as another one."""
+        mine = self._shares[key].mine
+        mine[(self.me, new)] = mine.pop((self.me, number))
+
+    def left_over(self, key: str, takers: Iterable[Taker], begun: frozenset[Id]) -> list[Event[Any]]:
+        """What only this member has of a set with these subscribers."""
+        share = self._shares[key]
+        return share.left_over([taker for taker in takers if taker not in share.mine], begun)
+
+    def forget(self, key: str) -> None:
+        self._shares[key].clear()
+
+    def deal(self, key: str) -> Dealt | None:
+        """What this member says as the dealer of a set; None if there is nothing to say, or another one deals."""
+        return self._shares[key].deal(self.takers[key][0]) if self.deals(key) else None
+
+    def deals(self, key: str) -> bool:
+        """Whether this member is the dealer of a set, and has something to say."""
+        share, takers = self._shares.get(key), self.takers.get(key)
+        return bool(share and takers and takers[0] in share.mine and share.has_to_say)
+
+    def is_current(self, word: Dealt) -> bool:
+        """Whether this member still has to bring its word as the dealer into the order."""
+        taker, takers, share = (self.me, word.number), self.takers.get(word.key), self._shares.get(word.key)
+        return bool(share and takers and takers[0] == taker and share.serials.get(taker, 0) < word.serial)
 
     def is_mine(self, key: str, number: int) -> bool:
         return key in self._shares and (self.me, number) in self._shares[key].mine
+
+    def waiting(self, key: str) -> int:
+        share = self._shares.get(key)
+        return 0 if share is None else len(share.waiting)
 
     def absent(self) -> list[Joined]:
         """Subscriptions of this member that dropped out of their set because the member was cut off."""
@@ -206,3 +438,31 @@ class Shares:
     def keys(self) -> list[str]:
         """Sets that this member is in."""
         return list(self._shares)
+
+    def validate(self) -> None:
+        for share in self._shares.values():
+            share.validate()
+
+
+def _id(id: MessageId | tuple[int, int]) -> Id:
+    return (int(id[0]), int(id[1]))
+
+
+def _packed(one: SharedEvent) -> Whole:
+    """An event with its body, as a batch of its own."""
+    event = one.event
+    body = event.body
+    kind, encoded = (body.kind, body.encoded) if isinstance(body, Opaque) else encode_body(body)
+    gathering = Gathering(int(event.sender), LONGEST_USUAL)
+    extra = EventExtra(dict(event.headers), None if event.parent is None else _id(event.parent))
+    gathering.add(event.topic, kind, encoded, event.time, extra, event.id[1])
+    (batch,) = gathering.close()
+    return Whole(one.again, encode_batch(batch))
+
+
+def _unpacked(whole: Whole) -> SharedEvent | None:
+    try:
+        ((event,),) = [section.events() for section in Arrived(decode_batch(whole.batch)).sections()]
+    except (MalformedFrame, ValueError):  # of another release of a program, perhaps
+        return None
+    return SharedEvent(event, TOLD, again=whole.again, whole=True)

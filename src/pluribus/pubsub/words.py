@@ -11,11 +11,19 @@ from typing import Annotated
 import msgspec
 
 from ..core.frame import Number
-from ..core.limits import ADVERTISED_MAX, NAME_CHARS_MAX, RETAINED_MAX, SUBSCRIPTIONS_MAX, TOPIC_CHARS_MAX
+from ..core.limits import (
+    ADVERTISED_MAX,
+    NAME_CHARS_MAX,
+    RETAINED_MAX,
+    SHARED_WAITING_MAX,
+    SUBSCRIPTIONS_MAX,
+    TOPIC_CHARS_MAX,
+)
 from ..wire.bodies import register
 
 Pattern = Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+Ids = Annotated[list[tuple[int, int]], msgspec.Meta(max_length=SHARED_WAITING_MAX)]
 
 
 class Advert(msgspec.Struct, array_like=True, frozen=True):
@@ -88,26 +96,71 @@ class SubscribersCounted(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Joined(msgspec.Struct, array_like=True, frozen=True):
-    """In total order: a subscription has become one of a set that shares events."""
+    """In safe order: a subscription has become one of a set that shares events."""
 
     key: str
     number: int
 
 
 class Left(msgspec.Struct, array_like=True, frozen=True):
-    """In total order: a subscription has left its set, by itself or because its member is gone."""
+    """In safe order: a subscription has left its set, by itself or because its member is gone."""
 
     key: str
     member: int
     number: int
 
 
-class Finished(msgspec.Struct, array_like=True, frozen=True):
-    """In total order: a subscription of a set has done its events up to this one."""
+class Worked(msgspec.Struct, array_like=True, frozen=True):
+    """In safe order: a subscription of a set has finished some events, gives back others that it has not begun, and
+    wants so many; if none, it takes back what it wanted before."""
 
     key: str
     number: int
-    upto: tuple[int, int]
+    turn: Number
+    """Grows with every word of this subscription; a word that comes twice counts once."""
+    wants: Annotated[int, msgspec.Meta(ge=0, le=SHARED_WAITING_MAX)] = 0
+    done: Ids = []
+    back: Ids = []
+
+
+class Whole(msgspec.Struct, array_like=True, frozen=True):
+    """An event with its body: a batch of its own."""
+
+    again: bool
+    batch: bytes
+
+
+class Grant(msgspec.Struct, array_like=True, frozen=True):
+    """Events for one subscription of a set, for what it wanted in that turn. ``whole``: those among them that it may
+    not have."""
+
+    member: int
+    number: int
+    turn: Number
+    ids: Ids
+    whole: Annotated[list[Whole], msgspec.Meta(max_length=SHARED_WAITING_MAX)] = []
+
+
+class Known(msgspec.Struct, array_like=True, frozen=True):
+    """An event that subscribers who came later do not have, and who holds it: a subscription, after that word of its
+    own; or nobody, if ``member`` is 0."""
+
+    member: int
+    number: int
+    turn: Number
+    whole: Whole
+
+
+class Dealt(msgspec.Struct, array_like=True, frozen=True):
+    """In safe order: the dealer of a set, its subscription ``number``, hands out events, and tells what waits and is
+    held to those who came later."""
+
+    key: str
+    number: int
+    serial: Number
+    """Grows with every word of this dealer; a word that comes twice counts once."""
+    grants: Annotated[list[Grant], msgspec.Meta(max_length=SHARED_WAITING_MAX)]
+    known: Annotated[list[Known], msgspec.Meta(max_length=SHARED_WAITING_MAX)] = []
 
 
 WORDS = (
@@ -120,7 +173,8 @@ WORDS = (
     Advertised,
     Joined,
     Left,
-    Finished,
+    Worked,
+    Dealt,
     CountSubscribers,
     SubscribersCounted,
 )

@@ -1,11 +1,12 @@
 """The promises to subscribers of topics, as functions that read a history; see ``checkers``.
 
 Happenings of this kind have the subscription's label as their group: ``publish`` (the event, its topic as body),
-``begun`` (a subscription), ``arrive`` (an event in a member's group, with the epoch of its publisher there as chain),
-``deliver`` (to a subscription; ``orphan`` says that it was given again), ``gap`` (told to a subscription), ``cut`` (a
-member is not in the primary, or meets members of another side, who may have taken it for dead). An *epoch* of a
-publisher at a member ends when the publisher is out of the member's view, or comes from another side of a partition:
-only there may events be missing.
+``begun`` (a subscription), ``ended`` (it is closed), ``arrive`` (an event in a member's group, with the epoch of its
+publisher there as chain), ``came`` (an event in a member's safe group, for those that share), ``deliver`` (to a
+subscription; ``orphan`` says that it was given again), ``gap`` (told to a subscription), ``cut`` (a member is not in
+the primary, or meets members of another side, who may have taken it for dead), ``primary`` (a member has this view of
+the primary). An *epoch* of a publisher at a member ends when the publisher is out of the member's view, or comes from
+another side of a partition: only there may events be missing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from ...core.ids import MemberId, MessageId
 from ...pubsub.topics import matches
 from ..machinery.history import Happening, History
 
+STILL_S = 20.0
+"""Longer than a member stands still, with what it takes to miss it."""
+LAST_S = 10.0
+"""Events that came so shortly before everything was calm may still wait."""
+BACK_S = 5.0
+"""In which a member that was cut off is in its sets again."""
+BEGINNING_S = 1.0
+"""In which members that begin together find each other."""
 RELIABLE, TOTAL, SHARED = "reliable", "total", "shared"
 
 
@@ -30,7 +39,8 @@ def kind_of(label: str) -> str:
 
 
 def asked_for(history: History) -> int:
-    """A delivered event was published, matches, and comes once, in the order of its publisher."""
+    """A delivered event was published, matches, and comes once; where it is not shared, in the order of its
+    publisher."""
     published = {h.id: h.body.decode() for h in history.of("publish")}
     last: dict[tuple[int, str, int], int] = {}
     seen: set[tuple[int, str, MessageId]] = set()
@@ -48,6 +58,8 @@ def asked_for(history: History) -> int:
         if key in seen:
             raise Violation(f"{_who(h)} got {h.id} for {h.group!r} a second time at {h.at:.6f}")
         seen.add(key)
+        if kind_of(h.group) == SHARED:  # what was given back comes later
+            continue
         stream = (h.member, h.group, h.id[0])
         if h.id[1] <= last.get(stream, -1):
             raise Violation(f"{_who(h)} got {h.id} for {h.group!r} after {last[stream]} of the same publisher")
@@ -118,11 +130,14 @@ def agreed(history: History) -> int:
 
 
 def shared_once(history: History) -> int:
-    """Of a set that shares events, one gets an event for the first time; who gets it again is told so."""
+    """Of a set that shares events, one gets an event for the first time; who gets it again is told so. Where a primary
+    gave way to another, or a group went on with an older state, and said so, what was begun there is not known."""
     taken: dict[tuple[str, MessageId], int] = {}
     checks = 0
-    for h in history.of("deliver"):
-        if kind_of(h.group) != SHARED:
+    for h in history.happenings:
+        if h.what == "lost":
+            taken.clear()
+        if h.what != "deliver" or kind_of(h.group) != SHARED:
             continue
         checks += 1
         if h.orphan:
@@ -131,6 +146,74 @@ def shared_once(history: History) -> int:
         if key in taken:
             raise Violation(f"{h.id} went to {_who(h)} and to {MemberId(taken[key])!r}, who share {key[0]!r}")
         taken[key] = h.member
+    return checks
+
+
+def begun_once(history: History) -> int:
+    """An event that a subscriber of a set has begun is begun by another one only if the first had left the set, or was
+    cut off, or the primary had gone on without its member. A member that stood still may begin an event after that, so
+    views of ``STILL_S`` before count too."""
+    over: dict[tuple[int, str], float] = {}
+    cut: dict[int, float] = {}
+    without: dict[int, float] = {}
+    known: set[int] = set()
+    begun: dict[tuple[str, MessageId], list[Happening]] = defaultdict(list)
+    checks = 0
+    for h in history.happenings:
+        if h.what == "cut":
+            cut[h.member] = h.at
+        elif h.what == "ended":
+            over[h.member, h.group] = h.at
+        elif h.what == "primary":
+            for member in known - set(h.members):
+                without[member] = h.at
+            known.update(h.members)
+        elif h.what == "lost":
+            begun.clear()
+        elif h.what == "deliver" and kind_of(h.group) == SHARED:
+            before = begun[pattern_of(h.group), h.id]
+            for one in before:
+                checks += 1
+                gone = max(cut.get(one.member, 0.0), without.get(one.member, 0.0), cut.get(h.member, 0.0))
+                if (one.member, one.group) not in over and gone < one.at - STILL_S:
+                    raise Violation(f"{_who(h)} began {h.id} at {h.at:.6f}, which {_who(one)} had begun and is there")
+            before.append(h)
+            checks += 1
+    return checks
+
+
+def none_forgotten(history: History) -> int:
+    """An event that came to a set was begun by somebody in the end, if a subscriber that was in the set when it came
+    stayed, and was not cut off, nor taken for dead, after that."""
+    settled = next((h for h in history.of("settled")), None)
+    if settled is None:
+        return 0
+    broken: dict[int, float] = {}
+    known: set[int] = set()
+    out: set[int] = set()
+    for h in history.happenings:
+        if h.what == "cut" and h.at > BEGINNING_S:
+            broken[h.member] = h.at
+            out.add(h.member)
+        elif h.what == "primary":
+            if h.member in out:
+                broken[h.member] = h.at
+                out.discard(h.member)
+            broken |= dict.fromkeys(known - set(h.members), h.at)
+            known.update(h.members)
+    ended = {(h.member, h.group) for h in history.of("ended")}
+    begun = {(pattern_of(h.group), h.id) for h in history.of("deliver") if kind_of(h.group) == SHARED}
+    since: dict[tuple[int, str], float] = {}
+    for h in history.of("begun"):
+        if kind_of(h.group) == SHARED and h.member in settled.members and (h.member, h.group) not in ended:
+            since[h.member, pattern_of(h.group)] = max(h.at, broken.get(h.member, 0.0) + BACK_S)
+    checks = 0
+    for h in history.of("came"):
+        for (member, pattern), at in since.items():
+            if member == h.member and at < h.at < settled.at - LAST_S and matches(pattern, h.body.decode()):
+                checks += 1
+                if (pattern, h.id) not in begun:
+                    raise Violation(f"{h.id} came to {_who(h)} at {h.at:.6f}, who shares {pattern!r}: it was forgotten")
     return checks
 
 

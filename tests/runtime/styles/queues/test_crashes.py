@@ -1,6 +1,7 @@
 """Rows of the table of promises in ``docs/queues.md`` that need no killed process; the others are in ``tests/real``."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pluribus
 from pluribus.runtime.styles.queues import queue
@@ -134,5 +135,62 @@ def test_what_is_sent_again_with_its_id_is_there_once_whoever_sends_it(tmp_path)
                     await asyncio.wait([waiting])
             assert await left_in(q) == ["once"]
             assert (await q.stats()).state.duplicates == 2
+
+    asyncio.run(scenario())
+
+
+def test_what_a_client_held_of_a_queue_in_memory_goes_back_when_its_member_has_left_the_view(tmp_path):
+    async def scenario():
+        url = f"inproc://member-of-a-client-{tmp_path.name}"
+        async with pluribus.connect(url) as one, pluribus.connect(url) as two, AsyncExitStack() as stack:
+            crashes = await stack.enter_async_context(pluribus.connect(url, serve="127.0.0.1:0"))
+            q, _, _ = [await bus.queue("q", durable=False) for bus in (one, two, crashes)]
+            client = await stack.enter_async_context(pluribus.connect(url_of(crashes)))
+            theirs = await client.queue("q", durable=False)
+            await q.send("x")
+            assert (await theirs.receive(timeout=WAIT_S)).body == "x"
+            crashes.abandon()
+            again = await q.receive(timeout=WAIT_S)
+            assert (again.body, again.deliveries) == ("x", 2)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_client_held_goes_back_after_its_lease_when_its_member_crashes(tmp_path, monkeypatch):
+    assert queue.LEASE_S == 10.0, "the page says so"
+    monkeypatch.setattr(queue, "LEASE_S", 1.0)
+
+    async def scenario():
+        url = f"inproc://lease-of-a-client-{tmp_path.name}"
+        async with pluribus.connect(url, store=tmp_path / "a.db") as keeper, AsyncExitStack() as stack:
+            crashes = await stack.enter_async_context(pluribus.connect(url, serve="127.0.0.1:0"))
+            q = await keeper.queue("orders")
+            client = await stack.enter_async_context(pluribus.connect(url_of(crashes)))
+            theirs = await client.queue("orders")
+            await q.send("x")
+            held = await theirs.receive(timeout=WAIT_S)
+            crashes.abandon()
+            again = await q.receive(timeout=WAIT_S)
+            assert (held.body, again.body, again.deliveries) == ("x", "x", 2)
+            await again.ack()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_of_a_member_that_crashes_goes_on_with_another_and_settles_there(tmp_path):
+    async def scenario():
+        url = f"inproc://other-member-{tmp_path.name}"
+        async with (
+            pluribus.connect(url, store=tmp_path / "a.db", serve="127.0.0.1:0") as keeper,
+            pluribus.connect(url, serve="127.0.0.1:0") as crashes,
+        ):
+            first, second = [url_of(bus).split("//")[1].split("/")[0] for bus in (crashes, keeper)]
+            async with pluribus.connect(f"client://{first},{second}/{keeper.url.bus}") as client:
+                theirs = await client.queue("orders")
+                await theirs.send("x")
+                held = await theirs.receive(timeout=WAIT_S)
+                crashes.abandon()
+                await held.ack()
+            assert (await (await keeper.queue("orders")).stats()).depth == 0
 
     asyncio.run(scenario())

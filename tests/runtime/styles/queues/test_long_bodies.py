@@ -17,42 +17,52 @@ PIECES = BODY_BYTES_MAX // PIECE_BYTES
 PATTERN = bytes(range(256))
 
 
-async def small_ones(queue, over):
+async def small_ones(queue, name, over):
     """Sends and receives one small message after another; returns how many until the long one was ``over``."""
     count = 0
     while not over.done():
-        await queue.send(count, properties={"small": True})
-        async with queue.receive("small", timeout=WAIT_S) as m:
+        await queue.send(count, properties={"of": name})
+        async with queue.receive(f"of = '{name}'", timeout=WAIT_S) as m:
             assert m.body == count
         count += 1
     return count
 
 
-def test_small_messages_go_on_while_the_longest_body_is_sent_and_received(tmp_path):
+@pytest.mark.parametrize("long_on", ["keeper", "member", "client"])
+def test_small_messages_go_on_while_the_longest_body_is_sent_and_received(long_on, tmp_path):
+    """Small messages of the keeper, of another member, of another client, and of the very program that sends or
+    receives the long one."""
+
     async def scenario():
         async with (
-            served("long-bodies", store=tmp_path / "a.db") as keeper,
-            pluribus.connect(url_of(keeper)) as one,
+            served(f"long-bodies-{long_on}", store=tmp_path / "a.db") as keeper,
+            pluribus.connect(keeper.url.text, name="member") as member,
+            pluribus.connect(url_of(keeper)) as client,
             pluribus.connect(url_of(keeper)) as other,
         ):
-            long, small = await one.queue("orders"), await other.queue("orders")
+            buses = {"keeper": keeper, "member": member, "client": client, "other": other}
+            queues = {name: await bus.queue("orders") for name, bus in buses.items()}
+            long = queues[long_on]
             body = PATTERN * (BODY_BYTES_MAX // len(PATTERN))
             with pytest.raises(TooLarge, match="send it in parts"):
                 await long.send(body + b"x")
 
-            sending = asyncio.create_task(long.send(body, properties={"small": False}))
-            while_sent = await small_ones(small, sending)
-            assert while_sent > PIECES // 8, "a small message waits for a few pieces at most, not for the whole body"
+            async def meanwhile(over):
+                return await asyncio.gather(*(small_ones(one, name, over) for name, one in queues.items()))
+
+            sending = asyncio.create_task(long.send(body, properties={"of": "long"}))
+            while_sent = await meanwhile(sending)
             await sending
+            assert min(while_sent) > PIECES // 16, "a small message waits for a few pieces at most, not for the body"
 
             receiving = asyncio.create_task(received(long))
-            while_received = await small_ones(small, receiving)
-            assert while_received > 8
+            while_received = await meanwhile(receiving)
             assert await receiving == body
-            assert (await small.stats()).depth == 0
+            assert min(while_received) > 2, "that takes less time: it is read, and not written"
+            assert (await long.stats()).depth == 0
 
     async def received(queue):
-        async with queue.receive("NOT small", timeout=WAIT_S) as m:
+        async with queue.receive("of = 'long'", timeout=WAIT_S) as m:
             return m.body
 
     asyncio.run(scenario())

@@ -1,7 +1,6 @@
 """Orders chosen by the subscriber, shared subscriptions, last values, advertisements, decorated functions."""
 
 import asyncio
-from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
@@ -87,64 +86,6 @@ def test_who_waits_for_the_others_knows_what_they_want(seed):
             assert (await events.receive(10)).body == "together"
 
     run(play())
-
-
-@on_a_loop
-async def test_events_of_a_shared_subscription_go_to_one_of_the_set():
-    async with members(4) as buses, AsyncExitStack() as stack:
-        share = [await stack.enter_async_context(bus.subscribe("jobs/#", shared="workers")) for bus in buses[:3]]
-        everything = await stack.enter_async_context(buses[0].subscribe("jobs/#"))
-        other = await stack.enter_async_context(buses[3].subscribe("jobs/#", where="body >= 0", shared="workers"))
-        for number in range(300):
-            await buses[3].publish(f"jobs/{number % 3}", number)
-        await eventually(lambda: sum(one.waiting for one in share) == 300)
-        per_member = [one.waiting for one in share]
-        assert min(per_member) > 50
-        got = [event.body for one in share for event in await one.receive_many()]
-        while len(got) < 300:
-            got += [event.body for one in share if one.waiting for event in await one.receive_many()]
-        assert Counter(got) == Counter(range(300))
-        assert await taken(everything, 300) == list(range(300))
-        assert await taken(other, 300) == list(range(300))
-
-
-@on_a_loop
-async def test_what_a_member_of_the_set_had_when_it_died_goes_to_another():
-    async with members(3) as (a, b, c):
-        one, other = await b.subscribe("jobs", shared="w"), await c.subscribe("jobs", shared="w")
-        for number in range(100):
-            await a.publish("jobs", number)
-        await eventually(lambda: one.waiting + other.waiting == 100)
-        had = one.waiting
-        assert 0 < had < 100
-        await one.close()
-        got = [await other.receive(10) for _ in range(100)]
-        assert sorted(event.body for event in got) == list(range(100))
-        assert sum(event.again for event in got) == had
-        await a.publish("jobs", "more")
-        assert await taken(other, 1) == ["more"]
-
-
-@on_a_loop
-async def test_finished_events_are_not_given_again():
-    async with members(3) as (a, b, c):
-        one, other = await b.subscribe("jobs", shared="w"), await c.subscribe("jobs", shared="w")
-        for number in range(100):
-            await a.publish("jobs", number)
-        await eventually(lambda: one.waiting + other.waiting == 100)
-        had = one.waiting
-        await taken(one, had)
-        await a.publish_many([("jobs", number) for number in range(100, 150)])
-        await eventually(lambda: one.waiting)
-        await one.receive(10)
-        share = next(iter(c.pubsub.sharing.shares._shares.values()))
-        pending = share.pending[(int(b.me), 1)]
-        await eventually(lambda: pending and all(event.body >= 100 for event, _ in pending.values()))
-        await one.close()
-        got = [await other.receive(10) for _ in range(150 - had)]
-        assert sorted(event.body for event in got if event.body >= 100) == list(range(100, 150))
-        again = [event.body for event in got if event.again]
-        assert again and min(again) >= 100
 
 
 @on_a_loop

@@ -20,6 +20,7 @@ from ....pubsub.places import Near, near_and
 from ....pubsub.requests import Heard, Listen, Live, Read, SetWhere, Unlisten
 from ....wire.bodies import BYTES, array_header, decode_bodies
 from ...loop.callbacks import Call, call_with_events
+from .worker import HELD_S
 
 if TYPE_CHECKING:
     from .client import ClientTopics
@@ -46,8 +47,10 @@ class ClientSubscription:
         self._calling: asyncio.Task[None] | None = None
         self._events: deque[Event[Any] | Gap] = deque()
         self._unread = 0
-        self._under_way = False
-        """Of a shared subscription: an event was handed out; asking for the next one finishes it."""
+        self._asked = False
+        """Of a shared subscription: it has asked for an event. Asking finishes the event before."""
+        self._listening = False
+        self._readers = 0
         self._arrival = asyncio.Event()
         self.begun = self.closed = False
         self.missed = 0
@@ -115,16 +118,21 @@ class ClientSubscription:
             raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
 
     async def listen(self) -> None:
-        self._unread, self._under_way = 0, False
+        self._unread, self._listening = 0, True
         if self.shared:  # events from another member are given to other subscribers, which are told so
             self._events = deque(event for event in self._events if isinstance(event, Gap))
-        await self._topics.line.ask(self._listen)
+        try:
+            await self._topics.line.ask(self._listen)
+        finally:
+            self._listening = self._asked = False
+            self._arrival.set()
 
     def heard(self, heard: Heard) -> None:
         self.missed += heard.missed
         self.late += heard.late
         if heard.missed:
             self._events.append(Gap(f"{heard.missed} events of {self.pattern!r} were not read in time", heard.missed))
+            self._asked = False
         for live in heard.events:
             try:
                 event = _event(live)
@@ -141,6 +149,8 @@ class ClientSubscription:
         if heard.ended:
             self.ended = Overflow(heard.ended)
         self._arrival.set()
+        self._soon_given_back()
+        self._soon_given_back()
 
     def _wanted(self, event: Event[Any]) -> Event[Any] | None:
         """Apply the conditions that the member cannot check: types and concepts of this program."""
@@ -172,24 +182,46 @@ class ClientSubscription:
         """The next event; ``Gap`` in the place of missing ones; ``Overflow`` at the end of a subscription with
         ``slow="disconnect"`` that was too slow; ``TimeoutError``, ``Closed`` as with groups."""
         async with asyncio.timeout(timeout):
-            await self.open()
-            if self._under_way:
-                self._under_way = False
-                self._read_one()
-            while not self._events:
-                self._check_open()
-                if self.ended is not None:
-                    raise self.ended
-                self._arrival.clear()
-                await self._arrival.wait()
+            self._readers += 1
+            try:
+                await self.open()
+                await self._arrived()
+            finally:
+                self._readers -= 1
+                self._soon_given_back()
         event = self._events.popleft()
         if isinstance(event, Gap):
             raise event
         if self.shared:
-            self._under_way = True
+            self._asked = False
         else:
             self._read_one()
         return event
+
+    async def _arrived(self) -> None:
+        while not self._events:
+            self._check_open()
+            if self.ended is not None:
+                raise self.ended
+            if self.shared and not self._asked and not self._listening:
+                self._asked = True
+                self._read_one()
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    def _soon_given_back(self) -> None:
+        """An event that came for a reader that has asked and gone away goes to another subscriber."""
+        if self.shared and self._events and not self._readers:
+            asyncio.get_running_loop().call_later(HELD_S, self._give_back)
+
+    def _give_back(self) -> None:
+        if self._readers or self._listening or self.closed or not self._asked:
+            return
+        before = len(self._events)
+        self._events = deque(event for event in self._events if isinstance(event, Gap))
+        if len(self._events) < before:
+            self._asked = False
+            self._topics.line.tell(0, Read(self._listen.number, 0))
 
     async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[Any]]:
         """At least one event, and as many as are there."""

@@ -54,6 +54,9 @@ LONGEST_UNKNOWN = 1_024
 BEST_EFFORT, RELIABLE, ORDERED = "best effort", "reliable", "ordered"
 GUARANTEES = (BEST_EFFORT, RELIABLE, ORDERED, "fifo", "causal", "total")
 
+SAFE = "safe"
+"""The order of the carrier of shared subscriptions: total, and no member delivers what the survivors lack."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 Topic = str
 Pair = tuple[Topic, Any]
@@ -137,21 +140,23 @@ class Topics(End):
         return await asyncio.shield(opening)
 
     async def _open_carrier(self, order: str) -> Carrier:
-        if order not in self.bus.orders:
+        safe = order == SAFE
+        offered = "total" if safe else order
+        if offered not in self.bus.orders:
             raise BadInput(f"order {order!r} is not offered by the stack of this bus: use {', '.join(self.bus.orders)}")
-        total = order == "total"
-        group = await self.bus.group(f"{GROUP}/{order}", order=order, state=self.sharing.shares if total else None)
+        state = self.sharing.shares if safe else None
+        group = await self.bus.group(f"{GROUP}/{order}", order=offered, safe=safe, state=state)
         made = Carrier(
             order,
             group,
             Table(self.wall),
             self.now,
-            self.sharing.taken if total else _nothing,
-            self.sharing.heard if total else _nothing,
+            self.sharing.taken if safe else _nothing,
+            self.sharing.heard if safe else _nothing,
             own=True,
         )
         made.missed = lambda: self.cut_off(made)
-        if total:
+        if safe:
             self.sharing.begin(made)
         self.carriers[order] = made
         return made
@@ -382,12 +387,13 @@ class Topics(End):
         interest = Interest("#" if pattern is None else pattern, condition, type, now=self.wall, translate=translate)
         if shared is not None:
             checked_name(shared, "the shared subscription")
-            guarantee, retain = "total", False
+            self._order_of("total")  # which must be offered
+            retain = False
         made: Subscription[Any] = Subscription(
             self,
             interest,
             Backlog(backlog, slow),
-            order=self._order_of(guarantee),
+            order=SAFE if shared is not None else self._order_of(guarantee),
             deadline=deadline,
             retain=retain,
             shared=shared,
@@ -524,6 +530,7 @@ class Topics(End):
     def validate(self) -> None:
         for carrier in self._carriers():
             carrier.table.validate()
+        self.sharing.shares.validate()
 
 
 class Advertisement(msgspec.Struct):

@@ -1,38 +1,35 @@
 """Shared subscriptions on a bus: the sending part. ``pubsub.shares`` has the protocol, and says why it is right.
 
-The sets of subscriptions are the state of the carrier of total order: a member that joins the carrier gets them, as
-they are at a point of the order.
-
-*Finishing* is waited for: the next event is handed out when every member has the word ``Finished`` of the one before
-(half a millisecond on one machine). The group may have no room for that word because this very member reads slowly,
-with another subscription in total order. Then the wait ends after ``ROOM_S``: the task that waits here may be the one
-that should read there. The word is sent later, when there is room.
+The sets of subscriptions are the state of a carrier in safe order, which carries nothing else: a member that joins the
+carrier gets them, as they are at a point of the order. No reader is behind this carrier: events wait in their set, not
+in its windows, so there is always room for words.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import Closed, MalformedFrame, NotPrimary, Overflow, Uncertain
 from ....core.frame import Message
-from ....core.ids import ALL, MessageId
 from ....group.state.line import Mark
 from ....pubsub.batch import Arrived
-from ....pubsub.event import Event
 from ....pubsub.interest import Interest
-from ....pubsub.shares import Shares
+from ....pubsub.shares import Shares, Taker
 from ....pubsub.topics import matches
-from ....pubsub.words import Finished, Joined, Left
+from ....pubsub.words import Dealt, Joined, Left, Worked
 from .carrier import Carrier
 from .subscription import Subscription
+from .worker import Worker
 
 if TYPE_CHECKING:
     from .pubsub import Topics
 
-ROOM_S = 0.1
-"""Seconds for which the next event waits for room for the word that the one before is finished."""
+SAY_S = 1.0
+"""Seconds after which a word that has not come back is looked at again."""
 
 
 class Sharing:
@@ -43,14 +40,14 @@ class Sharing:
         self._interests: dict[str, Interest] = {}
         """By set that this member is in: the interest of its subscriptions."""
         self._numbers = 0
-        self._subscriptions: dict[tuple[str, int], Subscription[Any]] = {}
+        self._workers: dict[tuple[str, int], Worker] = {}
         """The subscriptions of this member, by the set and their number in it."""
         self._said: set[Left] = set()
-        """Tasks that tell all members who is gone."""
-        self._unsaid: dict[tuple[str, int], Finished] = {}
-        """By subscription, the last word for which there was no room."""
-        self._heard = asyncio.Event()
-        """Set when something may have changed for a task that waits in ``_comes_back``."""
+        """Words of the tasks that tell all members who is gone."""
+        self._dealing: set[str] = set()
+        """Sets for which a task deals."""
+        self._heard: list[asyncio.Future[None]] = []
+        """Tasks that wait for their word to come back."""
         self._carrier: Carrier | None = None
 
     def begin(self, carrier: Carrier) -> None:
@@ -61,107 +58,79 @@ class Sharing:
 
     async def enter(self, subscription: Subscription[Any]) -> None:
         """Returns when every member has the subscription in the set."""
-        assert self._carrier is not None
+        assert subscription.worker is not None
+        worker = subscription.worker
         key = share_key(subscription.shared, subscription.interest)
         self._interests[key] = subscription.interest
+        self.shares.enter(key, self._numbered(key, worker), worker)
+        await self._bring(
+            lambda: Joined(*worker.share),
+            lambda: subscription.closed or (self._me, worker.share[1]) in self.shares.takers.get(key, ()),
+        )
 
-        def deliver(events: list[Event[Any]]) -> None:
-            subscription.backlog.put_events(events)
-            subscription.arrived()
-
-        self.shares.enter(key, self._numbered(key, subscription), deliver)
-        said = ("", 0)
-        while said != subscription.share and not subscription.closed:
-            with suppress(Uncertain):  # members were cut off: repeat the word, which does no harm where it was received
-                share = subscription.share
-                await self._carrier.group.send(Joined(*share), wait="stable")
-                said = share
-
-    def _numbered(self, key: str, subscription: Subscription[Any]) -> int:
+    def _numbered(self, key: str, worker: Worker) -> int:
         self._numbers += 1
-        subscription.share = (key, self._numbers)
-        self._subscriptions[subscription.share] = subscription
+        worker.share = (key, self._numbers)
+        self._workers[worker.share] = worker
         return self._numbers
 
-    def _renew(self, key: str, number: int, *, was_cut: bool) -> None:
-        """Enter a subscription as a new member of its set, without the events that others may have got."""
-        subscription = self._subscriptions.pop((key, number))
-        new = self._numbered(key, subscription)
-        self._heard.set()
-        subscription.begin_anew(self.shares.renew(key, number, new, subscription.handed, was_cut=was_cut))
-
     async def leave(self, subscription: Subscription[Any]) -> None:
-        key, number = subscription.share
+        assert subscription.worker is not None
+        key, number = subscription.worker.share
         if not number:  # it never entered the set
             return
         self.shares.leave(key, number)
-        self._subscriptions.pop((key, number), None)
+        self._workers.pop((key, number), None)
         if key not in self.shares.keys:
             self._interests.pop(key, None)
-        if self._carrier is not None and not self._carrier.group.closed and self._topics.bus.primary:
-            await self._carrier.group.send(Left(key, self._me, number))
+        self._wake()
+        if self._carrier is not None and not self._carrier.group.closed:
+            word = Left(key, self._me, number)
+            if self._topics.bus.primary:
+                with suppress(Closed):
+                    await self._carrier.group.send(word)
+            else:
+                self._say(word)  # when there is a primary again
 
-    async def finished(self, subscription: Subscription[Any], upto: MessageId) -> None:
-        """Returns when every member knows that events up to this one are finished; if this member is not in the
-        primary, when it is again."""
-        assert self._carrier is not None
-        key, number = subscription.share
-        word = Finished(key, number, (int(upto[0]), upto[1]))
-        while not subscription.closed and subscription.share == (
-            key,
-            number,
-        ):  # else this member was cut off, and others have the event
-            try:
-                await self._carrier.group.send(word, timeout=ROOM_S, wait="stable")
-                await self._comes_back(subscription, word)
-                break
-            except (Uncertain, NotPrimary):  # perhaps not every member has the word: to repeat it does no harm
-                continue
-            except Overflow:
-                if self._fills_the_window():
-                    self._say_when_there_is_room(word)
-                    break
-            except Closed:
-                break
+    async def say(self, worker: Worker, word: Worked) -> None:
+        """Returns when the word has come back in the order, or concerns nobody any more."""
+        await self._bring(partial(_itself, word), partial(worker.has_said, word))
 
-    async def _comes_back(self, subscription: Subscription[Any], word: Finished) -> None:
-        """Wait until this member has received its own word in the total order. If it was cut off, it first gets the
-        state, which shows that its events are not its own any more."""
-        assert self._carrier is not None
-        channel, share = self._carrier.group._channel, subscription.share
-        while subscription.share == share and subscription.finished_upto != word.upto and not subscription.closed:
-            self._heard.clear()
-            try:
-                async with asyncio.timeout(ROOM_S):
-                    await self._heard.wait()
-            except TimeoutError:
-                is_current = channel.state is None or channel.state.has
-                if is_current and not any(type(frame) is Mark for frame in channel.inbox):
-                    break  # it reads slowly, perhaps because the task that waits here does not read
-
-    def _fills_the_window(self) -> bool:
+    async def _bring(self, word: Callable[[], Any], done: Callable[[], bool]) -> None:
+        """Bring a word into the order: say it until it has come back. To repeat it does no harm."""
         assert self._carrier is not None
         group = self._carrier.group
-        return group.me in group._dispatch.full(group._channel, ALL)
+        while not done():
+            try:
+                await group.send(word(), wait="stable", timeout=SAY_S)
+            except (Uncertain, NotPrimary, Overflow):  # perhaps not every member has it
+                continue
+            except Closed:
+                return
+            await self._comes_back(done)
 
-    def _say_when_there_is_room(self, word: Finished) -> None:
-        share = (word.key, word.number)
-        waits = share in self._unsaid
-        self._unsaid[share] = word  # a later word, which includes the one before
-        if not waits:
-            self._topics.neighbours.task(self._say_rest(share))
-
-    async def _say_rest(self, share: tuple[str, int]) -> None:
+    async def _comes_back(self, done: Callable[[], bool]) -> None:
+        """Wait while a word that every member has may still be in line at this member. If this member was cut off, it
+        first gets the state, which shows what became of its subscribers."""
         assert self._carrier is not None
-        try:
-            word = None
-            while word is not self._unsaid[share]:
-                word = self._unsaid[share]
-                await self._carrier.group.send(word)
-        finally:
-            del self._unsaid[share]
+        channel = self._carrier.group._channel
+        while not done() and not channel.closed:
+            heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._heard.append(heard)
+            try:
+                async with asyncio.timeout(SAY_S):
+                    await heard
+            except TimeoutError:
+                if (channel.state is None or channel.state.has) and not any(type(f) is Mark for f in channel.inbox):
+                    return
 
-    # In total order
+    def _wake(self) -> None:
+        heard, self._heard = self._heard, []
+        for waiter in heard:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # In the order
 
     def taken(self, arrived: Arrived) -> None:
         assert self._carrier is not None
@@ -182,25 +151,48 @@ class Sharing:
                 if not isinstance(of, int):
                     events = [event for event, place in zip(events, of, strict=True) if wanted[place]]
                 self.shares.give(key, interest.chosen(events))
+            self._deal(key)
 
     def heard(self, message: Message) -> None:
-        word = message.body
-        if isinstance(word, Joined | Left | Finished):
-            mine, number = int(message.sender) == self._me, word.number
-            if isinstance(word, Left) and word.member == self._me and self.shares.is_mine(word.key, number):
-                self._renew(word.key, number, was_cut=False)  # it was taken for dead
-            self.shares.apply(int(message.sender), word)
-            if isinstance(word, Left):
-                self._said.discard(word)
-                if word.member == self._me:
-                    self._join_again()
-            elif isinstance(word, Finished):
-                if mine and (word.key, number) in self._subscriptions:
-                    self._subscriptions[word.key, number].finished_upto = word.upto
-                    self._heard.set()
-            elif mine and not self.shares.is_mine(word.key, number):  # said before it was cut off, or has left
-                self._say(Left(word.key, self._me, number))
-            self._tell_gone()
+        word, sender = message.body, int(message.sender)
+        if not isinstance(word, Joined | Left | Worked | Dealt):
+            return
+        if isinstance(word, Left) and word.member == self._me and self.shares.is_mine(word.key, word.number):
+            self._taken_for_dead(word)
+        else:
+            self.shares.apply(sender, word)
+        if isinstance(word, Left):
+            self._said.discard(word)
+            if word.member == self._me:
+                self._join_again()
+        elif isinstance(word, Worked):
+            worker = self._workers.get((word.key, word.number)) if sender == self._me else None
+            if worker is not None:
+                worker.spoken(word.turn)
+        elif isinstance(word, Joined) and sender == self._me and not self.shares.is_mine(word.key, word.number):
+            self._say(Left(word.key, self._me, word.number))  # said before it was cut off, or has left
+        self._tell_gone()
+        self._deal(word.key)
+        self._wake()
+
+    # The dealer
+
+    def _deal(self, key: str) -> None:
+        if key not in self._dealing and self.shares.deals(key):
+            self._dealing.add(key)
+            self._topics.neighbours.task(self._dealt(key))
+
+    async def _dealt(self, key: str) -> None:
+        """Deal until nobody wants, or nothing waits, or another one is the dealer."""
+        assert self._carrier is not None
+        try:
+            while not self._carrier.group.closed and (word := self.shares.deal(key)) is not None:
+                await self._bring(partial(_itself, word), partial(self._has_dealt, word))
+        finally:
+            self._dealing.discard(key)
+
+    def _has_dealt(self, word: Dealt) -> bool:
+        return not self.shares.is_current(word)
 
     # Who is there
 
@@ -229,19 +221,40 @@ class Sharing:
             self._said.discard(word)
             raise
 
-    def _restored(self) -> None:
+    def _taken_for_dead(self, word: Left) -> None:
+        """This member is there all the same: it goes on as another subscriber. If no subscriber is left, it keeps what
+        nobody else has, or all would be lost."""
+        key, share = word.key, (word.key, word.number)
+        worker = self._workers[share]
+        alone = self.shares.takers.get(key) == ((self._me, word.number),)
+        own = self.shares.left_over(key, (), frozenset(worker.begun)) if alone else []
+        self.shares.apply(self._me, word)
+        self._renew(share, own)
+
+    def _renew(self, share: tuple[str, int], own: list[Any]) -> None:
+        worker = self._workers.pop(share)
+        self.shares.renew(*share, self._numbered(share[0], worker))
+        worker.begin_anew(worker.share, own)
+
+    def _restored(self, before: dict[str, tuple[Taker, ...]]) -> None:
         """This member was cut off, and got the state anew."""
         assert self._carrier is not None
         self._topics.cut_off(self._carrier)
         self._said.clear()
-        for key, number in list(self._subscriptions):
-            self._renew(key, number, was_cut=True)
+        for key in self.shares.keys:
+            mine = [share for share in self._workers if share[0] == key]
+            begun = frozenset(id for share in mine for id in self._workers[share].begun)
+            own = self.shares.left_over(key, before.get(key, ()), begun)
+            self.shares.forget(key)
+            for place, share in enumerate(mine):
+                self._renew(share, own if not place else [])
         self._join_again()
         for key, takers in self.shares.takers.items():
             for member, number in takers:
                 if member == self._me and not self.shares.is_mine(key, number):
                     self._say(Left(key, member, number))
         self._tell_gone()
+        self._wake()
 
     def _join_again(self) -> None:
         for word in self.shares.absent():
@@ -250,6 +263,10 @@ class Sharing:
     def _say(self, word: Joined | Left) -> None:
         if self._carrier is not None:
             self._topics.neighbours.task(self._carrier.group.send(word))
+
+
+def _itself(word: Any) -> Any:
+    return word
 
 
 def share_key(name: str, interest: Interest) -> str:

@@ -159,10 +159,11 @@ class Listening:
         shares = bool(self._subscription.shared)
         self._push_events_max = 1 if shares else PUSH_EVENTS_MAX
         self._under_way_max = 1 if shares else CLIENT_EVENTS_MAX
-        """Of a shared subscription, the client gets one event at a time, and the next when it has finished that one."""
-        self._under_way = 0
+        """Of a shared subscription, the client gets one event at a time, when it asks."""
+        self._under_way = 1 if shares else 0
         self._room = asyncio.Event()
-        self._room.set()
+        if not shares:
+            self._room.set()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -170,6 +171,8 @@ class Listening:
         self._task = asyncio.ensure_future(self._push())
 
     def read(self, count: int) -> None:
+        if not count and self._subscription.worker is not None:
+            self._subscription.worker.give_back()
         self._under_way = max(self._under_way - count, 0)
         if self._under_way < self._under_way_max:
             self._room.set()
@@ -182,6 +185,7 @@ class Listening:
         late = 0
         with suppress(OSError):
             while not subscription.closed:
+                await self._room.wait()
                 missed = 0
                 events: list[Event[Any]] = []
                 try:
@@ -198,7 +202,6 @@ class Listening:
                     self._room.clear()
                 await self._tell([_live(event) for event in events], missed, subscription.late - late)
                 late = subscription.late
-                await self._room.wait()
 
     async def _tell(self, events: list[Live], missed: int, late: int) -> None:
         """Send the events in as many frames as needed. An event that is too long for any frame counts as missed."""

@@ -27,6 +27,7 @@ from ....pubsub.interest import Interest
 from ....pubsub.places import Near, near_and
 from ...loop.callbacks import Call, call_with_events
 from ...loop.futures import looked_at
+from .worker import Worker
 
 if TYPE_CHECKING:
     from .carrier import Carrier
@@ -67,17 +68,10 @@ class Subscription(Generic[B]):
         self.near: Near | None = None
         self.where: str | None = None
         self.shared = shared or ""
-        self.share = ("", 0)
-        """For a shared subscription: its set, and its number in it."""
+        self.worker = Worker(self, topics) if shared else None
+        """Of a shared subscription."""
         self.given: set[MessageId] = set()
         """Retained values that it was given, and that may still arrive as events."""
-        self._under_way: MessageId | None = None
-        """Of a shared subscription, the last event that was handed out."""
-        self.handed: MessageId | None = None
-        """The last event that was handed out, whether it is finished or not."""
-        self.finished_upto: tuple[int, int] | None = None
-        """The last event that every member knows to be finished."""
-        self._finishing: asyncio.Future[None] | None = None
         self.late = 0
         """Events that were dropped because they came after the deadline."""
         self.closed = False
@@ -110,8 +104,8 @@ class Subscription(Generic[B]):
 
     @property
     def waiting(self) -> int:
-        """Events that wait to be read."""
-        return self.backlog.waiting
+        """Events that wait to be read; of a shared subscription, those of its set that nobody has yet."""
+        return self.backlog.waiting if self.worker is None else self.worker.waiting
 
     # Beginning and end
 
@@ -153,6 +147,8 @@ class Subscription(Generic[B]):
     def end(self) -> None:
         """No more events will come."""
         self.closed = True
+        if self.worker is not None:
+            self.worker.end()
         self._current = iter(())
         self.backlog.close()
         if self._carrier is not None:
@@ -178,9 +174,7 @@ class Subscription(Generic[B]):
 
     def arrived(self) -> None:
         backlog = self.backlog
-        if self.shared:  # publishers do not wait for it: who works on one event for long gives up nothing that waits
-            pass
-        elif backlog.slow == WAIT:
+        if backlog.slow == WAIT:
             if not self._watched:
                 self._watched = True
                 self._taken_at, self._left = self._now(), length_hint(self._run)
@@ -235,27 +229,6 @@ class Subscription(Generic[B]):
         self._run = iter(events)
         return self._run if self.deadline is None else self._in_time(self._run, self.deadline)
 
-    async def _finish(self) -> None:
-        """The reader of a shared subscription asks for the next event, which finishes the one that was handed out. The
-        task goes on when its caller gives up, so that the next caller waits for it too."""
-        if self._under_way is not None:
-            finishing = self._topics.sharing.finished(self, self._under_way)
-            self._under_way = None
-            self._finishing = asyncio.ensure_future(finishing)
-            self._finishing.add_done_callback(looked_at)
-        if self._finishing is not None:
-            await asyncio.shield(self._finishing)
-            self._finishing = None
-
-    def begin_anew(self, events: list[Event[B]]) -> None:
-        """A shared subscription whose other events may have gone to others: only these are left to be read."""
-        self.backlog.close()
-        self._current = self._run = iter(())
-        self._under_way = None
-        self.backlog.put_events(events)
-        self._relieved()
-        self._arrivals.wake()
-
     def _new(self, events: list[Event[B]]) -> list[Event[B]]:
         """Leave out events that were already given as retained values."""
         again = {event.id for event in events if event.id in self.given and not event.retained}
@@ -277,12 +250,19 @@ class Subscription(Generic[B]):
         if late:
             self._report_late(late)
 
+    def is_late(self, event: Event[B]) -> bool:
+        """Whether the deadline of an event is over, which is reported."""
+        if self.deadline is None or self._topics.wall() - event.time <= self.deadline:
+            return False
+        self._report_late(1)
+        return True
+
     def _report_late(self, late: int) -> None:
         self.late += late
         self._topics.tell(Missed(self.pattern, late, "late"))
 
     def __aiter__(self) -> AsyncIterator[Event[B]]:
-        return flatten(self._singles() if self.shared else self._runs())
+        return flatten(self._runs() if self.worker is None else self._singles())
 
     async def _singles(self) -> AsyncGenerator[Iterator[Event[B]], None]:
         """One event at a time: asking for the next one finishes it."""
@@ -317,12 +297,10 @@ class Subscription(Generic[B]):
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
         async with asyncio.timeout(timeout):
             await self.open()
-            if self.shared:
-                await self._finish()
+            if self.worker is not None:
+                return (await self.worker.take(1))[0]
             while True:
                 for event in self._current:
-                    if self.shared:
-                        self._under_way = self.handed = event.id
                     return event
                 while not self.backlog:
                     if self._over():
@@ -332,6 +310,10 @@ class Subscription(Generic[B]):
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[B]]:
         """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""
+        if self.worker is not None:
+            async with asyncio.timeout(timeout):
+                await self.open()
+                return await self.worker.take(most)
         events = [await self.receive(timeout)]
         while len(events) < most:
             events += islice(self._current, most - len(events))
@@ -344,8 +326,6 @@ class Subscription(Generic[B]):
                 break
             except Overflow:  # the event comes again by itself
                 break
-        if self.shared:
-            self._under_way = self.handed = events[-1].id
         return events
 
     # Moving
