@@ -58,8 +58,8 @@ class Sharing:
 
     async def enter(self, subscription: Subscription[Any]) -> None:
         """Returns when every member has the subscription in the set."""
-        assert subscription.worker is not None
-        worker = subscription.worker
+        assert subscription._worker is not None
+        worker = subscription._worker
         key = share_key(subscription.shared, subscription.interest)
         self._interests[key] = subscription.interest
         self.shares.enter(key, self._numbered(key, worker), worker)
@@ -75,8 +75,8 @@ class Sharing:
         return self._numbers
 
     async def leave(self, subscription: Subscription[Any]) -> None:
-        assert subscription.worker is not None
-        key, number = subscription.worker.share
+        assert subscription._worker is not None
+        key, number = subscription._worker.share
         if not number:  # it never entered the set
             return
         self.shares.leave(key, number)

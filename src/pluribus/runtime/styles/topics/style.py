@@ -171,8 +171,8 @@ class Listening:
         self._task = asyncio.ensure_future(self._push())
 
     def read(self, count: int) -> None:
-        if not count and self._subscription.worker is not None:
-            self._subscription.worker.give_back()
+        if not count and self._subscription._worker is not None:
+            self._subscription._worker.give_back()
         self._under_way = max(self._under_way - count, 0)
         if self._under_way < self._under_way_max:
             self._room.set()

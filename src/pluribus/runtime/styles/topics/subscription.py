@@ -68,7 +68,7 @@ class Subscription(Generic[B]):
         self.near: Near | None = None
         self.where: str | None = None
         self.shared = shared or ""
-        self.worker = Worker(self, topics) if shared else None
+        self._worker = Worker(self, topics) if shared else None
         """Of a shared subscription."""
         self.given: set[MessageId] = set()
         """Retained values that it was given, and that may still arrive as events."""
@@ -105,7 +105,7 @@ class Subscription(Generic[B]):
     @property
     def waiting(self) -> int:
         """Events that wait to be read; of a shared subscription, those of its set that nobody has yet."""
-        return self.backlog.waiting if self.worker is None else self.worker.waiting
+        return self.backlog.waiting if self._worker is None else self._worker.waiting
 
     # Beginning and end
 
@@ -147,8 +147,8 @@ class Subscription(Generic[B]):
     def end(self) -> None:
         """No more events will come."""
         self.closed = True
-        if self.worker is not None:
-            self.worker.end()
+        if self._worker is not None:
+            self._worker.end()
         self._current = iter(())
         self.backlog.close()
         if self._carrier is not None:
@@ -250,7 +250,7 @@ class Subscription(Generic[B]):
         if late:
             self._report_late(late)
 
-    def is_late(self, event: Event[B]) -> bool:
+    def _is_late(self, event: Event[B]) -> bool:
         """Whether the deadline of an event is over, which is reported."""
         if self.deadline is None or self._topics.wall() - event.time <= self.deadline:
             return False
@@ -262,7 +262,7 @@ class Subscription(Generic[B]):
         self._topics.tell(Missed(self.pattern, late, "late"))
 
     def __aiter__(self) -> AsyncIterator[Event[B]]:
-        return flatten(self._runs() if self.worker is None else self._singles())
+        return flatten(self._runs() if self._worker is None else self._singles())
 
     async def _singles(self) -> AsyncGenerator[Iterator[Event[B]], None]:
         """One event at a time: asking for the next one finishes it."""
@@ -297,8 +297,8 @@ class Subscription(Generic[B]):
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
         async with asyncio.timeout(timeout):
             await self.open()
-            if self.worker is not None:
-                return (await self.worker.take(1))[0]
+            if self._worker is not None:
+                return (await self._worker.take(1))[0]
             while True:
                 for event in self._current:
                     return event
@@ -310,10 +310,10 @@ class Subscription(Generic[B]):
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[B]]:
         """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""
-        if self.worker is not None:
+        if self._worker is not None:
             async with asyncio.timeout(timeout):
                 await self.open()
-                return await self.worker.take(most)
+                return await self._worker.take(most)
         events = [await self.receive(timeout)]
         while len(events) < most:
             events += islice(self._current, most - len(events))

@@ -95,7 +95,7 @@ class Worker(Hand):
             event = self.ready.popleft()
             self.begun.append((int(event.id[0]), event.id[1]))
             events.append(event)
-        return [event for event in events if not self._subscription.is_late(event)]
+        return [event for event in events if not self._subscription._is_late(event)]
 
     def _start(self, wants: int) -> asyncio.Future[None]:
         finishing = asyncio.ensure_future(self._say(wants=wants, done=self.begun.copy()))
