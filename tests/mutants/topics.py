@@ -107,7 +107,7 @@ FOUND = {
     Reserved: (1, "never came"),
     Generous: (35, "who share"),
     Hoarding: (110, "never came"),
-    Miserly: (3, "never came"),
+    Miserly: (25, "never came"),
     Lumping: (35, "had finished it"),
     Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),

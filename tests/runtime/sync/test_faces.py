@@ -118,8 +118,15 @@ FOR_EXTENDERS: dict[type, set[str]] = {
     replica.Replica: {"abandon", "opening", "ready", "validate"},
     durable_replica.DurableReplica: {"abandon", "open", "validate"},
     subscription.Subscription: {
-        *("arrived", "begin_anew", "end", "open", "open_quietly", "backlog", "finished_upto", "given", "handed"),
-        *("interest", "order", "ready", "retain", "share", "shared", "deadline", "near", "where"),
+        *(
+            "arrived",
+            "end",
+            "open",
+            "open_quietly",
+            "backlog",
+            "given",
+        ),
+        *("interest", "order", "ready", "retain", "shared", "deadline", "near", "where"),
     },
     follower.DurableSubscription: {"abandon", "not_read", "open"},
     shared.SharedSubscription: {"abandon", "not_read", "open"},
