@@ -97,7 +97,8 @@ class Against(RuleBasedStateMachine):
         return any(
             template.matches(one.item)
             and self.alive(one)
-            and ((one.taker) or (one.readers and one.readers != {transaction} and not one.holder))
+            and (one.taker or (one.readers and one.readers != {transaction}) or one.holder)
+            and not (one.holder and one.writer)
             for one in self.tuples
         )
 
@@ -233,6 +234,7 @@ class Against(RuleBasedStateMachine):
         assert outcome == self.taken(given)
         for model in given:
             self.gone(model, transaction)
+        self.nothing_hidden()
 
     @rule(owner=st.integers(1, 3))
     def expire(self, owner):
@@ -251,6 +253,7 @@ class Against(RuleBasedStateMachine):
             if not (model.writer or model.readers):
                 self.tell(model, True)
             self.offer(model)
+        self.nothing_hidden()
 
     @rule(transaction=st.integers(1, 2))
     def join(self, transaction):
@@ -299,6 +302,10 @@ class Against(RuleBasedStateMachine):
         for model in alone:
             if self.alive(model):
                 self.offer(model)
+        self.nothing_hidden()
+
+    def nothing_hidden(self):
+        """Takes that waited for hidden tuples only, and have none to wait for any more, are over."""
         for entry in list(self.waiting):
             consumer, _, template, inside, _ = entry
             if consumer in self.if_exists and not self.given.get(consumer) and not self.hidden(template, inside):
@@ -365,9 +372,11 @@ class Against(RuleBasedStateMachine):
 
     @rule(template=TEMPLATES)
     def look(self, template):
-        model = self.best(template, self.readable)
+        model = self.best(template, self.readable) or self.best(
+            template, lambda one: one.holder and not one.writer and self.alive(one)
+        )
         found = self.machine.answer(words.Find(template))
-        assert found == (Nothing() if model is None else Taken([model.number], [model.item]))
+        assert found == (Nothing(self.hidden(template, 0)) if model is None else Taken([model.number], [model.item]))
         every = [one for one in self.tuples if self.readable(one) and template.matches(one.item)]
         assert self.machine.answer(words.Count(template)) == Done(len(every))
         page = self.machine.answer(words.Find(template, 100, 0))
@@ -457,13 +466,42 @@ def test_events_that_nobody_fetches_are_dropped_and_counted():
     space.validate()
 
 
+def test_a_tuple_on_its_way_to_a_take_is_hidden_until_that_is_over():
+    space = machine()
+    wanted = template_of(("a", int))
+
+    def waits(consumer):
+        waiting = words.Take(wanted, wait=True, consumer=consumer, owner=consumer, owner_lease_us=1)
+        assert isinstance(space.do(waiting), Waiting)
+
+    waits(11)
+    space.do(words.Write([item_of(("a", 1))]))
+    assert isinstance(space.answer(words.Find(wanted)), Taken), "it is there until it is taken"
+    assert space.do(words.Take(wanted)) == Nothing(True)
+    cautious = words.Take(wanted, wait=True, consumer=12, owner=12, owner_lease_us=1, if_exists=True)
+    assert isinstance(space.do(cautious), Waiting)
+    space.do(words.Finish(11))
+    assert space.answer(words.Find(wanted)) == Nothing()
+    assert 12 not in space.lines.waiters, "there is nothing to wait for any more"
+    waits(13)
+    space.do(words.Write([item_of(("a", 2))]))
+    restored = machine()
+    restored.restore([(name, space.encode_part(name)) for name in space.part_names()])
+    for one in (space, restored):
+        one.validate()
+        assert one.do(words.Take(wanted)) == Nothing(True)
+        one.do(words.Release(13))
+        assert isinstance(one.answer(words.Find(wanted)), Taken), "it came back"
+        one.validate()
+
+
 def test_takes_are_served_in_their_order_and_what_a_dead_taker_was_handed_comes_back():
     space = machine()
     for consumer in (11, 12, 13):
         waiting = words.Take(template_of(("a", int)), wait=True, consumer=consumer, owner=consumer, owner_lease_us=1)
         assert isinstance(space.do(waiting), Waiting)
     space.do(words.Write([item_of(("a", 1)), item_of(("a", 2))]))
-    assert space.do(words.Take(template_of(("a", int)))) == Nothing(), "both are handed out"
+    assert space.do(words.Take(template_of(("a", int)))) == Nothing(True), "both are handed out"
     space.expire([11])
     assert space.do(words.Finish(11)) == Ended("consumer")
     assert space.do(words.Finish(13)).numbers == [1], "the next in line"

@@ -13,6 +13,12 @@ PART_BYTES = 512 << 10
 PART_TUPLES = 2_048
 PART_BYTES_LOW = 128 << 10
 """A part with fewer bytes is filled up before another is begun."""
+LEASE_US_MAX = 365 * 24 * 3_600 * 1_000_000
+"""The longest lease: a longer one is granted with this length; one for ever is granted for ever."""
+
+
+def granted(lease_us: int) -> int:
+    return min(lease_us, LEASE_US_MAX)
 
 
 class KeptTuple(msgspec.Struct, array_like=True):

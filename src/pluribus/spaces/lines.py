@@ -33,6 +33,8 @@ class WaitingLines:
         self._lines: dict[int, WaitingLine] = {}
         self._line_of: dict[tuple[Template, int], int] = {}
         self._wishes: Wishes[int] = Wishes()
+        self._if_exist: dict[int, None] = {}
+        """Takes that wait for hidden tuples only."""
         self.next_tag = 1
 
     def line(self, consumer: int) -> WaitingLine:
@@ -57,6 +59,8 @@ class WaitingLines:
         self._demands.demand(consumer.number, consumer.epoch, 1, command.most, BYTES_UNBOUNDED, command.most)
         self._touch(command.consumer)
         self.waiters[command.consumer] = Waiter(command.consumer, tag, command.if_exists)
+        if command.if_exists:
+            self._if_exist[command.consumer] = None
         self._lines[tag].waiters += 1
         return Waiting(consumer.epoch)
 
@@ -74,6 +78,7 @@ class WaitingLines:
     def leave(self, consumer: int) -> Sequence[int]:
         """A waiting take is over; returns the tuples that it was handed, oldest first."""
         waiter = self.waiters.pop(consumer)
+        self._if_exist.pop(consumer, None)
         self._touch(consumer)
         held = sorted(self._demands.detach(consumer))
         self._lines[waiter.tag].waiters -= 1
@@ -96,7 +101,7 @@ class WaitingLines:
         return sorted(one for one in self.waiters if self.line(one).transaction == transaction)
 
     def if_exists(self) -> list[int]:
-        return sorted(one for one, waiter in self.waiters.items() if waiter.if_exists)
+        return sorted(self._if_exist)
 
     def _touch(self, consumer: int) -> None:
         self._parts.touch(f"waiters/{consumer % SHARDS:02d}")
@@ -113,6 +118,8 @@ class WaitingLines:
     def restore_part(self, data: bytes) -> None:
         for waiter, template, transaction in msgspec.msgpack.decode(data, type=list[_SavedWaiter]):
             self.waiters[waiter.consumer] = waiter
+            if waiter.if_exists:
+                self._if_exist[waiter.consumer] = None
             if waiter.tag not in self._lines:
                 self._open(WaitingLine(waiter.tag, template, transaction))
             self._lines[waiter.tag].waiters += 1

@@ -15,14 +15,15 @@ place       because                               who sees it                lea
                                                   them cannot take it
 ``hidden``  a transaction has taken it            nobody                     its end
 ``own``     a transaction has written it          that transaction           its end
-``held``    it was handed to a take that waits    nobody                     Finish, Expire
+``held``    it was handed to a take that waits    everybody; others cannot   Finish, Expire
+                                                  take it
 ==========  ====================================  =========================  ==================
 
 *Waiting is state.* A take that finds no match stands in line (``demand``); the command that brings a match hands it
 over to the take that has waited longest of those whose templates it matches. The taker is told, and *finishes*: only
-then does its call return, and only then is the tuple gone. If the taker's owner falls silent first, the tuple comes
-back to its old place, and is handed to the next. So a tuple that a dead worker was about to get is not lost, and no two
-workers get it.
+then does its call return, and only then is the tuple gone: until then others read it, and ``take_if_exists`` waits for
+the outcome. If the taker's owner falls silent first, the tuple comes back to its old place, and is handed to the next.
+So a tuple that a dead worker was about to get is not lost, and no two workers get it.
 
 Invariant: no free tuple matches a template in line with room for it; so no take is passed over.
 
@@ -54,12 +55,11 @@ from ..group.host.demand import Demands
 from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refusal
 from ..group.sessions import SessionEntry
 from . import words
-from .conditions import predicate_of
 from .index import SHAPES_MAX, TupleIndex
-from .kept import Filled, Filling, KeptTuple, SpaceTransaction
+from .kept import Filled, Filling, KeptTuple, SpaceTransaction, granted
 from .lines import WaitingLines
 from .registrations import EVENT, NOBODY, REGISTRATIONS_MAX, KeptRegistration, Registrations
-from .templates import Template
+from .templates import Template, check_template
 from .values import TUPLE_BYTES_MAX, Item
 from .words import (
     FOR_EVER_US,
@@ -76,8 +76,6 @@ from .words import (
 
 TUPLES_MAX = 10_000_000
 SPACE_BYTES_MAX = 4 << 30
-LEASE_US_MAX = 365 * 24 * 3_600 * 1_000_000
-"""The longest lease: a longer one is granted with this length; one for ever is granted for ever."""
 TRANSACTIONS_MAX = 10_000
 ENDED_MAX = 10_000
 """Ended transactions that are remembered."""
@@ -243,6 +241,8 @@ class SpaceMachine(Machine):
             return False
         self._touch(kept)
         kept.held = best.number
+        if not kept.written:
+            self.hidden.add(kept.number, kept.item)
         self.demands.assign(best, kept.number, kept.item.size, 1)
         return True
 
@@ -273,11 +273,16 @@ class SpaceMachine(Machine):
                 best = index.rank(template, number)
         return None if best is None else self.kept[best[1]]
 
+    def _on_its_way(self, template: Template) -> KeptTuple | None:
+        """A match that was handed to a take: it is there until the take is over, and stays if its caller gives up."""
+        number = self.hidden.find(template, lambda number: bool(self.kept[number].held) and self._alive(number))
+        return None if number is None else self.kept[number]
+
     def _alone(self, number: int, transaction: int) -> bool:
         return self._alive(number) and self.kept[number].readers == [transaction]
 
     def _is_hidden(self, template: Template, transaction: int) -> bool:
-        """True if there is a match that a transaction hides or locks."""
+        """True if there is a match that a transaction hides or locks, or that a take was handed which is not over."""
         if self.hidden.find(template, self._alive) is not None:
             return True
         return self.locked.find(template, lambda number: not self._alone(number, transaction)) is not None
@@ -290,7 +295,7 @@ class SpaceMachine(Machine):
             return Ended("transaction")
         if command.keep and not transaction:
             return Refused("only a transaction locks what it reads: give it one, or ask with a question")
-        _check(command.template)
+        check_template(command.template)
         refused = self._no_room(command.write) if command.write else None
         if refused is not None:
             return refused
@@ -385,6 +390,8 @@ class SpaceMachine(Machine):
         for kept in held:
             self._touch(kept)
             kept.held = 0
+            if not kept.written:
+                self.hidden.remove(kept.number)
         return held
 
     def _finish(self, command: words.Finish) -> Outcome:
@@ -408,6 +415,7 @@ class SpaceMachine(Machine):
         lease_us = granted(command.lease_us)
         for item in command.write:
             self._add(item, lease_us, transaction)
+        self._release_if_exists()
         return self._taken(found)
 
     def _give_back(self, found: Iterable[KeptTuple]) -> None:
@@ -423,6 +431,7 @@ class SpaceMachine(Machine):
             else:
                 self._tell(kept, True)
                 self._offer(kept)
+        self._release_if_exists()
 
     # Leases.
 
@@ -467,7 +476,7 @@ class SpaceMachine(Machine):
     def _notify(self, command: words.Notify) -> Outcome:
         if command.transaction and self._acting(command.transaction) is None:
             return Ended("transaction")
-        _check(command.template)
+        check_template(command.template)
         found = self.registrations.known.get(command.registration)
         if found is not None:
             return Leased(command.lease_us, found.sequence, found.epoch)
@@ -622,7 +631,7 @@ class SpaceMachine(Machine):
             effects.writes.append(command)
             return Written(list(range(first, first + len(command.items))), granted(command.lease_us))
         if isinstance(command, words.Take) and not (command.transaction or command.wait or command.keep):
-            _check(command.template)
+            check_template(command.template)
             found: list[KeptTuple] = []
             while len(found) < command.most:
                 number = self.free.find(command.template, lambda one: one not in taken and self._alive(one))
@@ -666,16 +675,13 @@ class SpaceMachine(Machine):
             case words.Find() | words.Count() if question.transaction and self._acting(question.transaction) is None:
                 return Ended("transaction")
             case words.Find(template, most, after, transaction):
-                _check(template)
+                check_template(template)
                 return self._found(template, most, after, transaction)
             case words.Count(template, transaction):
-                _check(template)
+                check_template(template)
                 return Done(self._count(template, transaction))
             case words.Events(registration, after):
                 return self.registrations.events(registration, after, self.ground.now_us)
-            case words.Exists(template):
-                _check(template)
-                return Nothing(self._is_hidden(template, 0))
             case words.Look():
                 return Contents(
                     len(self.kept),
@@ -697,8 +703,9 @@ class SpaceMachine(Machine):
 
     def _found(self, template: Template, most: int, after: int, transaction: int) -> Outcome:
         if most == 1 and after < 0:
-            kept = self._find(template, transaction, True)
-            return Nothing() if kept is None else Taken([kept.number], [kept.item])
+            kept = self._find(template, transaction, True) or self._on_its_way(template)
+            hidden = kept is None and self._is_hidden(template, transaction)
+            return Nothing(hidden) if kept is None else Taken([kept.number], [kept.item])
         pages = [index.page(template, after, most, self._alive) for index in self._seen_by(transaction)]
         numbers = sorted(chain(*pages))[:most]
         return Taken(numbers, [self.kept[number].item for number in numbers])
@@ -834,9 +841,9 @@ class SpaceMachine(Machine):
         self._restamp()
 
     def _reindex(self, kept: KeptTuple) -> None:
-        if kept.held:
+        if kept.held and kept.written:
             return
-        if kept.taken:
+        if kept.taken or kept.held:
             self.hidden.add(kept.number, kept.item)
         elif kept.readers:
             self.locked.add(kept.number, kept.item)
@@ -865,7 +872,8 @@ class SpaceMachine(Machine):
             index.validate()
         held = {number: one.number for one in self.demands.consumers.values() for number in one.held if number < EVENT}
         for number, kept in self.kept.items():
-            places = [number in self.free, number in self.locked, number in self.hidden, number in held]
+            hidden = number in self.hidden and not (number in held and not kept.written)
+            places = [number in self.free, number in self.locked, hidden, number in held]
             places.append(any(number in own for own in self.own.values()))
             assert sum(places) == 1, f"tuple {number} is in {sum(places)} places"
             assert kept.held == held.get(number, 0)
@@ -877,18 +885,6 @@ class SpaceMachine(Machine):
                 for number, item in self.free.items.items():
                     passed = line.template.matches(item) and self._alive(number)
                     assert not passed, f"tuple {number} is free, and {waiter.consumer} waits for it"
-
-
-def granted(lease_us: int) -> int:
-    return min(lease_us, LEASE_US_MAX)
-
-
-def _check(template: Template) -> None:
-    """``MalformedFrame`` for a template that no release makes."""
-    if len(template.fields) != (len(template.names) if template.of else max(template.arity, 0)):
-        raise MalformedFrame(f"a template of {template.arity} fields that has {len(template.fields)}")
-    if template.where:
-        predicate_of(template.where)
 
 
 def _saved(one: SpaceTransaction) -> tuple[int, int, bool, list[int], list[int], list[int]]:

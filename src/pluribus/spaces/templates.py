@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, MalformedFrame
 from .conditions import condition_of, fields_in, predicate_of
 from .values import CLASS, FIELDS_MAX, PLAIN, FieldValue, Item, condition_view, field_names, field_of, is_of, kind_of
 
@@ -139,3 +139,11 @@ def _check_names(template: Template, known: set[str], where: str) -> None:
     if unknown:
         listed = ", ".join(sorted(known, key=lambda name: int(name[1:])))
         raise BadInput(f"the condition {where!r} names {', '.join(sorted(unknown))}: the fields are called {listed}")
+
+
+def check_template(template: Template) -> None:
+    """``MalformedFrame`` for a template that no release makes."""
+    if len(template.fields) != (len(template.names) if template.of else max(template.arity, 0)):
+        raise MalformedFrame(f"a template of {template.arity} fields that has {len(template.fields)}")
+    if template.where:
+        predicate_of(template.where)

@@ -158,17 +158,11 @@ class Events(msgspec.Struct, frozen=True, array_like=True, tag=4):
     after: Number = 0
 
 
-class Exists(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """True if a match is there but hidden or locked by a transaction."""
-
-    template: Template
-
-
 class Look(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """The size of the space."""
 
 
-Question = Find | Count | Events | Exists | Look
+Question = Find | Count | Events | Look
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -315,7 +309,7 @@ RIGHTS = MachineRights(
         Prepare: ANY,
         Release: ANY,
     },
-    {Find: "read", Count: "read", Events: "read", Exists: "read", Look: ANY},
+    {Find: "read", Count: "read", Events: "read", Look: ANY},
     awaits="take|read",
     bodies="read",
     identified=True,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ....core.errors import BadInput, Closed, Overflow, PluribusError, TooLarge, Undelivered
-from ....spaces.machine import granted
+from ....spaces.kept import granted
 from ....spaces.roster import Enter, Epoch, Open, Roster, Strike, encode
 from ....spaces.templates import Template
 from ....spaces.values import Item

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from ....core.errors import BadInput, PluribusError, Refused, TooLarge
-from ....spaces.machine import granted
+from ....spaces.kept import granted
 from ....spaces.values import Item
 from ....spaces.visits import (
     SpacePlace,

@@ -27,6 +27,8 @@ from .space import SpaceEvent, WriteResult, ended, microseconds, seconds, unpack
 OWNER_LEASE_US = 10_000_000
 WAIT_S = 20.0
 """Seconds for which one question to the machine waits."""
+SHOWN_S_MIN, SHOWN_S_MAX = 0.01, 0.5
+"""Seconds between two looks at whether a hidden tuple is still there, at first and at most."""
 WATCH_LEASE_S = 60.0
 """The lease of a read that waits."""
 UNDO_S = 5.0
@@ -200,11 +202,9 @@ class ReplicatedWay:
     async def read(
         self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
     ) -> Item | None:
-        found = await self._look(template, transaction, stale)
-        if found is not None or timeout == 0:
+        found, hidden = await self._look(template, transaction, stale)
+        if found is not None or timeout == 0 or (if_exists and not hidden):
             return found
-        if if_exists and not await self._is_hidden(template):
-            return None
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         number = self._draw()
         watch = words.Notify(number, template, microseconds(WATCH_LEASE_S), b"", transaction, True)
@@ -219,14 +219,14 @@ class ReplicatedWay:
         self, template: Template, number: int, epoch: int, deadline: float | None, if_exists: bool, transaction: int
     ) -> Item | None:
         loop = asyncio.get_running_loop()
-        after = 0
+        after, pause_s = 0, SHOWN_S_MIN
         while True:
-            found = await self._look(template, transaction, False)
-            if found is not None or (if_exists and not await self._is_hidden(template)):
+            found, hidden = await self._look(template, transaction, False)
+            if found is not None or (if_exists and not hidden):
                 return found
             left_s = WAIT_S if deadline is None else min(deadline - loop.time(), WAIT_S)
-            if if_exists:
-                left_s = min(left_s, 0.5)
+            if if_exists:  # nobody tells that a hidden tuple was taken for good
+                left_s, pause_s = min(left_s, pause_s), min(2 * pause_s, SHOWN_S_MAX)
             if left_s <= 0:
                 return None
             told = await self.line.given(number, epoch, after, wait_s=left_s)
@@ -248,16 +248,15 @@ class ReplicatedWay:
         left_s = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.0)
         return await self.read(template, left_s, if_exists, transaction, False)
 
-    async def _look(self, template: Template, transaction: int, stale: bool) -> Item | None:
+    async def _look(self, template: Template, transaction: int, stale: bool) -> tuple[Item | None, bool]:
+        """A match, if there is one; else whether there is one that is hidden, and may come back."""
         if transaction:
             outcome = await self.call(words.Take(template, transaction=transaction, keep=True))
         else:
             outcome = await self.ask(words.Find(template), stale)
-        return outcome.items[0] if isinstance(outcome, Taken) else None
-
-    async def _is_hidden(self, template: Template) -> bool:
-        outcome = await self.ask(words.Exists(template))
-        return isinstance(outcome, Nothing) and outcome.hidden
+        if isinstance(outcome, Taken):
+            return outcome.items[0], False
+        return None, isinstance(outcome, Nothing) and outcome.hidden
 
     async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         outcome = await self.ask(words.Find(template, most, after, transaction))

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import BadInput, Overflow, Uncertain
-from ....spaces.machine import granted
+from ....spaces.kept import granted
 from ....spaces.partitioned import words as partitioned_words
 from ....spaces.partitioned.member import PartitionedMember
 from ....spaces.templates import Template
