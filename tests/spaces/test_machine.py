@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pluribus.group.host.machine import Ground, Refusal
 from pluribus.group.once import OrderedSessions
+from pluribus.spaces import machine as machines
 from pluribus.spaces import words
 from pluribus.spaces.machine import SpaceMachine
 from pluribus.spaces.templates import ANY, template_of
@@ -83,6 +84,11 @@ class Against(RuleBasedStateMachine):
         if model.taker or model.holder or not self.alive(model):
             return False
         return not model.writer or model.writer == transaction
+
+    def seen(self, model, transaction=0):
+        """Also while it is on its way to a take, which may end without it."""
+        on_its_way = model.holder and not model.writer and self.alive(model)
+        return bool(on_its_way) or self.readable(model, transaction)
 
     def takeable(self, model, transaction):
         return self.readable(model, transaction) and (
@@ -342,9 +348,39 @@ class Against(RuleBasedStateMachine):
             if until <= self.now:
                 # Tuples whose lease ended before are gone when the transaction ends.
                 self.over(transaction, False)
-        self.tuples = [one for one in self.tuples if self.alive(one) or one.taker or one.holder]
+        self.keep_alive()
         self.machine.tick()
         self.machine.validate()
+
+    def keep_alive(self):
+        ended = [one for one in self.tuples if not (self.alive(one) or one.taker or one.holder)]
+        if ended:
+            self.tuples = [one for one in self.tuples if one not in ended]
+            self.nothing_hidden()
+
+    @precondition(lambda self: self.tuples)
+    @rule(data=st.data())
+    def renew(self, data):
+        model = data.draw(st.sampled_from(self.tuples))
+        outcome = self.do(words.Renew(model.number, LEASE_US))
+        if not self.alive(model):
+            assert outcome == Ended("lease")
+            return
+        assert outcome == words.Leased(LEASE_US)
+        self.machine.tick()
+        model.until = self.now + LEASE_US
+
+    @precondition(lambda self: self.tuples)
+    @rule(data=st.data())
+    def cancel(self, data):
+        model = data.draw(st.sampled_from(self.tuples))
+        outcome = self.do(words.Cancel(model.number))
+        if model.taker or model.holder or not self.alive(model):
+            assert outcome == Ended("lease"), "a take that is under way decides"
+            return
+        assert outcome == Done()
+        self.tuples.remove(model)
+        self.nothing_hidden()
 
     @rule()
     def joiner(self):
@@ -377,7 +413,7 @@ class Against(RuleBasedStateMachine):
         )
         found = self.machine.answer(words.Find(template))
         assert found == (Nothing(self.hidden(template, 0)) if model is None else Taken([model.number], [model.item]))
-        every = [one for one in self.tuples if self.readable(one) and template.matches(one.item)]
+        every = [one for one in self.tuples if self.seen(one) and template.matches(one.item)]
         assert self.machine.answer(words.Count(template)) == Done(len(every))
         page = self.machine.answer(words.Find(template, 100, 0))
         assert page.numbers == [one.number for one in every]
@@ -393,7 +429,7 @@ class Against(RuleBasedStateMachine):
         if not self.acting(inside):
             assert counted == page == Ended("transaction")
             return
-        every = [one for one in self.tuples if self.readable(one, inside) and template.matches(one.item)]
+        every = [one for one in self.tuples if self.seen(one, inside) and template.matches(one.item)]
         assert counted == Done(len(every)) and page.numbers == [one.number for one in every]
 
     @rule(template=TEMPLATES, value=TUPLES, transaction=st.integers(0, 2))
@@ -477,6 +513,7 @@ def test_a_tuple_on_its_way_to_a_take_is_hidden_until_that_is_over():
     waits(11)
     space.do(words.Write([item_of(("a", 1))]))
     assert isinstance(space.answer(words.Find(wanted)), Taken), "it is there until it is taken"
+    assert space.answer(words.Count(wanted)) == Done(1) and space.answer(words.Find(wanted, 10, 0)).numbers == [1]
     assert space.do(words.Take(wanted)) == Nothing(True)
     cautious = words.Take(wanted, wait=True, consumer=12, owner=12, owner_lease_us=1, if_exists=True)
     assert isinstance(space.do(cautious), Waiting)
@@ -493,6 +530,49 @@ def test_a_tuple_on_its_way_to_a_take_is_hidden_until_that_is_over():
         one.do(words.Release(13))
         assert isinstance(one.answer(words.Find(wanted)), Taken), "it came back"
         one.validate()
+
+
+def test_what_a_take_was_handed_comes_back_if_there_is_no_room_for_its_replacement(monkeypatch):
+    space = machine()
+    wanted = template_of(("a", int))
+    space.do(words.Take(wanted, wait=True, consumer=11, owner=1, owner_lease_us=1))
+    space.do(words.Write([item_of(("a", 1))]))
+    monkeypatch.setattr(machines, "TUPLES_MAX", 1)
+    assert isinstance(space.do(words.Finish(11, [item_of(("b", 1))])), words.Refused)
+    assert space.do(words.Take(wanted)).numbers == [1], "nobody holds it any more"
+    space.validate()
+
+
+def test_a_take_that_waits_for_a_hidden_tuple_is_over_when_its_lease_ends():
+    space = machine()
+    now = space.ground.now_us = 1_000_000
+    wanted = template_of(("a", int))
+    for transaction in (7, 8):
+        space.do(words.Join(transaction, 10 * LEASE_US))
+    for ends in ("tick", "cancel"):
+        written = space.do(words.Write([item_of(("a", 1))], LEASE_US))
+        space.tick()
+        for transaction in (7, 8):
+            assert isinstance(space.do(words.Take(wanted, transaction=transaction, keep=True)), Taken)
+        cautious = words.Take(wanted, wait=True, consumer=12, owner=12, owner_lease_us=1, if_exists=True)
+        assert isinstance(space.do(cautious), Waiting)
+        if ends == "tick":
+            space.ground.now_us = now + 2 * LEASE_US
+            space.tick()
+        else:
+            assert space.do(words.Cancel(written.numbers[0])) == Done()
+        assert 12 not in space.lines.waiters, ends
+        space.validate()
+
+
+def test_a_registration_cannot_have_the_number_of_a_waiting_take():
+    space = machine()
+    wanted = template_of(("a", int))
+    space.do(words.Take(wanted, wait=True, consumer=11, owner=1, owner_lease_us=1))
+    assert isinstance(space.do(words.Notify(11, wanted, 0)), words.Refused)
+    space.do(words.Write([item_of(("a", 1))]))
+    assert isinstance(space.do(words.Finish(11)), Taken)
+    space.validate()
 
 
 def test_takes_are_served_in_their_order_and_what_a_dead_taker_was_handed_comes_back():
