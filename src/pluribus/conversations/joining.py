@@ -152,10 +152,10 @@ class Joining:
 
     # Wishes of the application
 
-    def enter(self, now: float) -> None:
-        """This member is on the network, again or for the first time."""
+    def enter(self, now: float, *, again: bool = False) -> None:
+        """This member is on the network. ``again``: it was cut off for a moment, so refused conversations stay so."""
         self._go("enter")
-        for group in [group for group in self.groups.values() if group.standing == REFUSED]:
+        for group in [group for group in self.groups.values() if group.standing == REFUSED and not again]:
             group.standing = NEW
             self.invitations.append(group.info())
         self.out.append(Advertise(self.person))
