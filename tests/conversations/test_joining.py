@@ -121,6 +121,36 @@ def test_who_forgot_its_counter_and_finds_itself_among_the_left_says_that_it_is_
     fresh.validate()
 
 
+def test_who_forgot_its_counter_and_leaves_alone_stays_away_when_others_come_back():
+    hall = Hall()
+    a = arrives(hall, Talker(1))
+    first = arrives(hall, clocked(hall, 2))
+    a.lobby.create("G", "", 1.0, hall.now)
+    hall.run(1)
+    for _ in range(3):
+        first.lobby.join("G", hall.now)
+        first.lobby.leave("G", hall.now)
+        hall.run(1)
+    first.lobby.join("G", hall.now)
+    hall.run(1)
+    assert known(a)["G"][1] == ["p1", "p2"]
+    hall.talkers.clear()
+    hall.now += 60
+    again = arrives(hall, clocked(hall, 2))
+    again.lobby.create("G", "", 2.0, hall.now)
+    again.lobby.leave("G", hall.now)
+    hall.run(1)
+    arrives(hall, a)
+    assert known(a) == known(again) == {"G": ("", ["p1"])}
+
+
+def clocked(hall: Hall, me: int) -> Talker:
+    """A person whose process begins now, without a memory."""
+    talker = Talker(me)
+    talker.lobby = Joining(f"p{me}", talker.lobby._random, wall=lambda: hall.now)
+    return talker
+
+
 def test_answers_to_an_advertisement_are_said_once_and_in_pieces():
     hall = Hall()
     talkers = [arrives(hall, Talker(me)) for me in range(1, 7)]

@@ -181,7 +181,7 @@ STORIES = {
     Deserting: test_watching.test_ranges_without_copies_move_with_their_registrations_before_the_new_owner_serves,
     Scattered: lambda: test_moving.in_pieces(range(12)),
     Trusting: faults_of(test_partitioned.test_faults, range(24)),
-    Jumbled: lambda: test_views.in_pieces(range(12)),
+    Jumbled: lambda: test_views.in_pieces(range(24)),
     Quiet: lambda: test_watching.dropping("partitioned"),
     Blank: test_watching.test_a_lost_range_is_told_as_a_gap_and_is_listened_to_again,
     Deaf: lambda: test_watching.moving("views"),

@@ -10,9 +10,10 @@ state, whose action is done at once, and back.
 
 Where this differs from the thesis (``docs/design/conversations.md`` says why):
 
-- *The counter decides.* Each join and leave of a person has a greater counter than any known before; of two rows the
-  greater counts. In the thesis a person that has left stays so for ever, and a merge expels a member that came back. A
-  member that finds itself among those that left, while it is in, joins again.
+- *The counter decides.* Each join and leave of a person has a greater counter than any known before, and one that is
+  not behind the person's clock: so it counts on if the person has lost its memory. Of two rows the greater counts. In
+  the thesis a person that has left stays so for ever, and a merge expels a member that came back. A member that finds
+  itself among those that left, while it is in, joins again.
 - *Lists tell of conversations that are known*, not only of those that were joined: a conversation whose members are all
   away is still announced.
 - *Answers to an advertisement are spread*: each member waits a random while and sends only conversations that others
@@ -31,6 +32,7 @@ Bounds: ``GROUPS_MAX`` conversations, of which one sender may bring ``TOLD_MAX``
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import StrEnum, auto
 
 import msgspec
@@ -56,6 +58,8 @@ TOLD_MAX = 256
 BACK_OFF_S = 0.5
 PERIOD_S = 60.0
 OVERHEAD_BYTES = 64
+COUNTS_PER_S = 10
+"""By how much counters rise with the clock: a person joins and leaves less often."""
 
 
 class JoiningState(StrEnum):
@@ -135,8 +139,12 @@ class Joining:
     """``heard`` and ``tick`` put words into ``out``, and conversations of which the application should be told into
     ``invitations``."""
 
-    def __init__(self, person: str, random: Random, *, piece_bytes: int = 48 << 10) -> None:
+    def __init__(
+        self, person: str, random: Random, *, piece_bytes: int = 48 << 10, wall: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """``wall``: the person's clock, seconds since 1970."""
         self.person = person
+        self._wall = wall
         self.piece_bytes = piece_bytes
         self.groups: dict[str, KnownConversation] = {}
         self.out: deque[LobbyWord] = deque()
@@ -219,8 +227,8 @@ class Joining:
     def _set_own(self, gid: str, *, here: bool) -> Row:
         group = self.groups[gid]
         known = group.rows.get(self.person)
-        counter = min(known.counter + 1, COUNTER_MAX) if known is not None else 1  # no member can decode a greater one
-        row = group.rows[self.person] = Row(self.person, counter, here)
+        counter = max(known.counter + 1 if known is not None else 1, int(self._wall() * COUNTS_PER_S))
+        row = group.rows[self.person] = Row(self.person, min(counter, COUNTER_MAX), here)
         self.changed.add(gid)
         return row
 

@@ -351,10 +351,18 @@ class Crew:
         self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
     ) -> Item | None:
         self._check(transaction)
-        if stale and getattr(self.member, "replica", None) is None:
-            raise BadInput(f"stale=True reads the own copy, and this member has none of {self.name!r}: leave it out")
+        replica = getattr(self.member, "replica", None)
+        if stale:
+            if replica is None:
+                raise BadInput(
+                    f"stale=True reads the own copy, and this member has none of {self.name!r}: leave it out"
+                )
+            found = replica.find(template)
+            if found is not None:
+                item: Item = found[1]
+                return item
         probe = if_exists or timeout == 0
-        if not stale and not await self._in_primary(None if probe else timeout):
+        if not await self._in_primary(None if probe else timeout):
             return None
         result = await self._result(self.member.read(template, probe, self._now), None if probe else timeout, False)
         return None if result is None else result.item
