@@ -6,7 +6,7 @@ import pytest
 
 from pluribus.spaces.partitioned import pieces as pieces_of
 from pluribus.spaces.partitioned import words
-from pluribus.spaces.partitioned.pieces import Pieces
+from pluribus.spaces.partitioned.pieces import RangePieces
 from pluribus.spaces.partitioned.ranges import RangeState, range_of
 from pluribus.spaces.partitioned.words import Carried, Change, Interest, Owed, Watching
 from pluribus.spaces.templates import template_of
@@ -35,7 +35,7 @@ def a_range(random):
 
 def carried(state):
     """The same range, after it has travelled; and the lengths of its pieces."""
-    pieces, at, made, lengths = Pieces(state), 0, None, []
+    pieces, at, made, lengths = RangePieces(state), 0, None, []
     while True:
         piece = words.decode(words.encode(pieces.piece(3, 11, at, 1.0)))
         assert pieces.piece(3, 11, at, 1.0) is not None, "it can be asked for again"
@@ -57,7 +57,7 @@ def test_the_pieces_together_are_the_range(monkeypatch, piece_bytes):
     assert max(lengths) < piece_bytes + 800
     made.validate()
     monkeypatch.undo()
-    whole = [words.encode(Pieces(one).piece(3, 11, 0, 1.0)) for one in (state, made)]
+    whole = [words.encode(RangePieces(one).piece(3, 11, 0, 1.0)) for one in (state, made)]
     assert whole[0] == whole[1] and made.epoch == state.epoch
 
 

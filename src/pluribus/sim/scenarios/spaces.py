@@ -167,19 +167,19 @@ class Player:
     async def _one(self, space: Space, kind: str) -> None:
         random = self.world.random
         dice = random.random()
-        if dice < 0.4:
+        if dice < 0.37:
             value = (random.choice(NAMES + CELLS), self.play.next_value())
             await self.call(space, kind, "write", value)
             if random.random() < 0.3:
                 await self.call(space, kind, "own", value)
-        elif dice < 0.6:
+        elif dice < 0.55:
             name = random.choice((*NAMES, ""))
             await self.call(space, kind, "take", (name,), random.choice((0.3, 1.0, 3.0)))
-        elif dice < 0.75:
+        elif dice < 0.67:
             await self.call(space, kind, "take_now", (random.choice(NAMES + CELLS),))
-        elif dice < 0.9:
+        elif dice < 0.78:
             await self.call(space, kind, "read_now", (random.choice(NAMES + CELLS),))
-        elif dice < 0.92:
+        elif dice < 0.91:
             await self.lease(space, kind, (LEASED, self.play.next_value()))
         elif dice < 0.95:
             await self.replace(space, kind, random.choice(NAMES + CELLS))
@@ -206,7 +206,7 @@ class Player:
             self.note("answer", kind, id)
             if self.world.random.random() < 0.5:
                 await lease.renew(LEASE_S)
-            if self.world.random.random() < 0.5:
+            if self.world.random.random() < 0.6:
                 cancelled = self.begin(kind, "cancel", value)
                 await lease.cancel()
                 self.note("answer", kind, cancelled, value)

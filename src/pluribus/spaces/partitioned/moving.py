@@ -18,7 +18,7 @@ import msgspec
 
 from ..roster import Epoch
 from . import words
-from .pieces import Pieces
+from .pieces import RangePieces
 from .ranges import RangeState
 from .registry import Registry
 from .words import Version, Word
@@ -68,7 +68,7 @@ class Moving:
         self._counts: dict[int, int] = {}
         """By range: how many tuples it had when an epoch last began."""
         self._pulling: dict[int, Pulling] = {}
-        self._pieces: dict[int, Pieces] = {}
+        self._pieces: dict[int, RangePieces] = {}
         """Of ranges that are pulled from here."""
         self._storing: dict[int, tuple[Version | None, set[int]]] = {}
         """By range of this member: its version, and the members that have not said that they have their copy."""
@@ -218,7 +218,7 @@ class Moving:
             return
         pieces = self._pieces.get(word.range)
         if pieces is None or pieces.state is not state:
-            pieces = self._pieces[word.range] = Pieces(state)
+            pieces = self._pieces[word.range] = RangePieces(state)
         piece = pieces.piece(self._epoch.number, word.range, word.piece, now)
         if piece is not None:
             self._server.send(to, piece)

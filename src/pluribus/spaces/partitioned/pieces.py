@@ -23,7 +23,7 @@ Entry = tuple[Any, int]
 """One entry of a table of the state, and its size in bytes, about."""
 
 
-class Pieces:
+class RangePieces:
     """The pieces of one range. Each is made when it is asked for; where the next one begins is known then."""
 
     def __init__(self, state: RangeState) -> None:

@@ -36,7 +36,7 @@ Travelling = tuple[Name, Item, int]
 """A tuple with its name, and the rest of its lease."""
 
 
-class Sent(msgspec.Struct):
+class SentWord(msgspec.Struct):
     """What was last sent to a member."""
 
     again_at: float = 0.0
@@ -44,7 +44,7 @@ class Sent(msgspec.Struct):
     patience_s: float = PATIENCE_S
 
 
-class Plan(msgspec.Struct):
+class InstallPlan(msgspec.Struct):
     """How the tuples of one member become those of the epoch."""
 
     drop: list[Name]
@@ -68,8 +68,8 @@ class Merge:
         self._items: dict[Name, tuple[Name, Item, int]] = {}
         self._wanted: dict[int, dict[Name, None]] = {}
         """By member: the tuples that the eldest wants of it."""
-        self._plans: dict[int, Plan] = {}
-        self._sent: dict[int, Sent] = {}
+        self._plans: dict[int, InstallPlan] = {}
+        self._sent: dict[int, SentWord] = {}
         self._listeners: list[KeptListener] = []
         self._written: list[tuple[Name, Item]] = []
         """Tuples that are written in the place of removed ones, and that listeners have not been told of."""
@@ -129,14 +129,14 @@ class Merge:
                 lacking -= found
         assert not lacking, "nobody has them"
 
-    def _planned(self, member: int, has: set[Name]) -> Plan:
+    def _planned(self, member: int, has: set[Name]) -> InstallPlan:
         assert self._names is not None
         if not self._keeps(member):
-            return Plan([], [])
+            return InstallPlan([], [])
         lacks = self._names - has
         if not self._epoch.holders:
             lacks &= set(self._items)
-        return Plan(sorted(has - self._names), sorted(lacks))
+        return InstallPlan(sorted(has - self._names), sorted(lacks))
 
     def _keeps(self, member: int) -> bool:
         """True if a member has tuples in this epoch; if the last ones with replicas leave, they have them until then:
@@ -235,13 +235,13 @@ class Merge:
             self._answered(member)
 
     def _answered(self, member: int) -> None:
-        sent = self._sent.setdefault(member, Sent())
+        sent = self._sent.setdefault(member, SentWord())
         sent.asked, sent.again_at = False, 0.0
 
     def words(self, now: float) -> Iterator[tuple[int, Word]]:
         """The words to send now."""
         for member in self._epoch.members:
-            sent = self._sent.setdefault(member, Sent())
+            sent = self._sent.setdefault(member, SentWord())
             word = self._word(member) if sent.again_at <= now else None
             if word is not None:
                 if sent.asked:
