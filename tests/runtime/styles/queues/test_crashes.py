@@ -156,6 +156,22 @@ def test_what_a_client_held_of_a_queue_in_memory_goes_back_when_its_member_has_l
     asyncio.run(scenario())
 
 
+def test_what_a_client_held_of_a_queue_in_memory_with_a_lease_goes_back_while_its_member_is_there(tmp_path):
+    async def scenario():
+        async with served(f"memory-lease-{tmp_path.name}") as member, AsyncExitStack() as stack:
+            q = await member.queue("q", durable=False, lease=0.5)
+            client = await stack.enter_async_context(pluribus.connect(url_of(member)))
+            theirs = await client.queue("q", durable=False)
+            await q.send("x")
+            held = await theirs.receive(timeout=WAIT_S)
+            theirs.abandon()  # as a crash leaves it: nobody is told
+            again = await q.receive(timeout=WAIT_S)
+            assert (held.body, again.body, again.deliveries) == ("x", "x", 2)
+            await again.ack()
+
+    asyncio.run(scenario())
+
+
 def test_what_a_client_held_goes_back_after_its_lease_when_its_member_crashes(tmp_path, monkeypatch):
     assert queue.LEASE_S == 10.0, "the page says so"
     monkeypatch.setattr(queue, "LEASE_S", 1.0)
