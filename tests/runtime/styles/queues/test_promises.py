@@ -62,6 +62,10 @@ SHOWN = {
         "tests/group/keepers/test_keeper.py::test_a_keeper_alone_lives_with_old_damage_and_stops_at_new",
         "queues:same_states",
     ],
+    "a disk that is full": [
+        CRASHES + "test_while_a_disk_is_full_a_sender_waits_and_nothing_is_lost_or_there_twice",
+        "tests/group/keepers/test_disks.py::test_a_full_disk_loses_nothing_and_is_used_again_when_there_is_room",
+    ],
     "a client that receives from a queue in memory": [
         CRASHES + "test_what_a_client_held_of_a_queue_in_memory_goes_back_when_its_member_has_left_the_view",
         CRASHES + "test_what_a_client_held_of_a_queue_in_memory_with_a_lease_goes_back_while_its_member_is_there",
