@@ -70,8 +70,8 @@ Taker = tuple[int, int]
 Id = tuple[int, int]
 
 GRANT_BYTES_MAX = 1 << 20
-"""Bytes of bodies in one word of the dealer. A longer event is the only one with its body in its word: two of them could
-be more than a message can have."""
+"""Bytes of bodies in one word of the dealer. A longer event is the only one with its body in its word: two could be
+more than a message can have."""
 KNOWN_BYTES_MAX = 256 << 10
 """Of these, for events that newcomers are told of; a longer one is told in a word without other bodies."""
 

@@ -151,7 +151,8 @@ class MessageQueue:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(done)
         except TimeoutError:
-            raise Uncertain(f"the queue {self.name!r} did not confirm the message in {timeout:g} s{STILL}", identity) from None
+            late = f"the queue {self.name!r} did not confirm the message in {timeout:g} s{STILL}"
+            raise Uncertain(late, identity) from None
         return identity
 
     async def pass_on(self, message: OutgoingMessage) -> None:

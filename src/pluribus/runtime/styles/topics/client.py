@@ -315,7 +315,7 @@ class ClientTopics:
             if near is not None:
                 raise BadInput(NO_PLACES)
             if concept is not None:
-                raise BadInput("a client's member does not know its concepts: share from a member, or leave out concept=")
+                raise BadInput("the member of a client does not know its concepts: leave out shared=, or concept=")
         text = None if where is None else str(where)
         condition = near_and(near, where)
         translate = None if concept is None else translation(concept, vocabulary)

@@ -131,11 +131,12 @@ class Sharing:
     def taken(self, arrived: Arrived) -> None:
         assert self._carrier is not None
         self._tell_gone()
-        each_bytes = len(arrived.batch) // sum(part.count for part in arrived.batch.parts)
+        batch = arrived.batch
         for key, interest in self._interests.items():
-            wanted = [matches(interest.pattern, topic) for topic in arrived.batch.topics]
+            wanted = [matches(interest.pattern, topic) for topic in batch.topics]
             if not any(wanted):
                 continue
+            each_bytes = len(batch) // sum(part.count for part in batch.parts)
             for section in arrived.sections():
                 of = section.part.of
                 if interest.takes(section.part.kind) is False or (isinstance(of, int) and not wanted[of]):
