@@ -21,12 +21,16 @@ MEMBERS = (11, 22, 33, 44)
 
 
 class Hand(shares.Hand):
-    """A subscriber that begins at once what it is given, unless it lacks it."""
+    """A subscriber that begins at once what it is given, unless it lacks it, or its reader is away."""
 
     def __init__(self, world, taker):
         self.world, self.taker, self.turn, self.has = world, taker, 0, []
+        self.away, self.unread = False, []
 
     def given(self, events, turn):
+        if self.away:
+            self.unread += [event.id for event in events]
+            return
         for event in events:
             self.world.begin(self.taker, event)
             self.has.append(event.id)
@@ -122,6 +126,17 @@ class SharesOnOneLog(RuleBasedStateMachine):
 
     @precondition(lambda self: self.machines)
     @rule(data=st.data())
+    def go_away_or_come_back(self, data):
+        """A reader that is away begins nothing; what it was given meanwhile goes back when it comes, or before."""
+        member = data.draw(st.sampled_from(sorted(self.machines)))
+        hand = self.hands[member, 1]
+        hand.away = not hand.away
+        if hand.unread:
+            self.say((member, 1), 0, back=hand.unread)
+            hand.unread = []
+
+    @precondition(lambda self: self.machines)
+    @rule(data=st.data())
     def read(self, data):
         member = data.draw(st.sampled_from(sorted(self.machines)))
         self.catch_up(member, data.draw(st.integers(self.at[member], len(self.log))))
@@ -159,7 +174,9 @@ class SharesOnOneLog(RuleBasedStateMachine):
         for _ in range(20 * (len(self.events) + 2)):
             for member in list(self.machines):
                 hand = self.hands[member, 1]
-                self.say((member, 1), 1, hand.has)
+                hand.away = False
+                self.say((member, 1), 1, hand.has, hand.unread)
+                hand.unread = []
                 self.finished.update(id[1] for id in hand.has)
                 hand.has = []
                 word = self.machines[member].deal(KEY)
