@@ -240,7 +240,7 @@ class Share:
     def _granted(self, taker: Taker, grant: Grant) -> None:
         held = self.held.setdefault(taker, OrderedDict())
         bodies = {id: _unpacked(whole) for whole in grant.whole for id in _ids_of(whole)}
-        events, lacking, unreadable = [], [], []
+        events, lacking, unreadable = list[Event[Any]](), list[Id](), list[Id]()
         for id in map(_id, grant.ids):
             one = held[id] = self._take(id) or bodies.get(id)
             if one is None:
