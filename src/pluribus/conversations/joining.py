@@ -10,10 +10,10 @@ state, whose action is done at once, and back.
 
 Where this differs from the thesis (``docs/design/conversations.md`` says why):
 
-- *The counter decides.* Each join and leave of a person has a greater counter than any known before, and one that is
-  not behind the person's clock: so it counts on if the person has lost its memory. Of two rows the greater counts. In
-  the thesis a person that has left stays so for ever, and a merge expels a member that came back. A member that finds
-  itself among those that left, while it is in, joins again.
+- *The counter decides.* Each join and leave of a person has a greater counter than any known before; of two rows the
+  greater counts. In the thesis a person that has left stays so for ever, and a merge expels a member that came back. A
+  member that finds itself among those that left, while it is in, joins again. One that finds itself in, after it left
+  or refused, leaves again: others remember an earlier life of it, which had a greater counter.
 - *Lists tell of conversations that are known*, not only of those that were joined: a conversation whose members are all
   away is still announced.
 - *Answers to an advertisement are spread*: each member waits a random while and sends only conversations that others
@@ -32,7 +32,6 @@ Bounds: ``GROUPS_MAX`` conversations, of which one sender may bring ``TOLD_MAX``
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from enum import StrEnum, auto
 
 import msgspec
@@ -58,8 +57,6 @@ TOLD_MAX = 256
 BACK_OFF_S = 0.5
 PERIOD_S = 60.0
 OVERHEAD_BYTES = 64
-COUNTS_PER_S = 10
-"""By how much counters rise with the clock: a person joins and leaves less often."""
 
 
 class JoiningState(StrEnum):
@@ -86,6 +83,7 @@ TRANSITIONS: dict[tuple[JoiningState, str], JoiningState] = {
     (JoiningState.INITIAL, "wish to create"): JoiningState.CREATE_GROUP,
     (JoiningState.RECEIVE_GROUPS, "expelled"): JoiningState.SEND_JOIN,
     (JoiningState.UPDATE_GROUP, "expelled"): JoiningState.SEND_JOIN,
+    (JoiningState.RECEIVE_GROUPS, "claimed"): JoiningState.SEND_LEAVE,
     (JoiningState.SEND_ADVERTISEMENT, "done"): JoiningState.INITIAL,
     (JoiningState.SEND_GROUPS, "done"): JoiningState.INITIAL,
     (JoiningState.RECEIVE_GROUPS, "done"): JoiningState.INITIAL,
@@ -139,12 +137,8 @@ class Joining:
     """``heard`` and ``tick`` put words into ``out``, and conversations of which the application should be told into
     ``invitations``."""
 
-    def __init__(
-        self, person: str, random: Random, *, piece_bytes: int = 48 << 10, wall: Callable[[], float] = lambda: 0.0
-    ) -> None:
-        """``wall``: the person's clock, seconds since 1970."""
+    def __init__(self, person: str, random: Random, *, piece_bytes: int = 48 << 10) -> None:
         self.person = person
-        self._wall = wall
         self.piece_bytes = piece_bytes
         self.groups: dict[str, KnownConversation] = {}
         self.out: deque[LobbyWord] = deque()
@@ -204,6 +198,12 @@ class Joining:
     def refuse(self, gid: str) -> None:
         """Refuse a conversation: it is not reported again until this member's next advertisement."""
         group = self._known(gid)
+        if (
+            row := group.rows.get(self.person)
+        ) is not None and row.here:  # others remember an earlier life, which was in
+            self._go("wish to leave")
+            self._leave(group)
+            self._go("done")
         group.standing, group.invite = REFUSED, False
         self.changed.add(gid)
 
@@ -212,11 +212,14 @@ class Joining:
         if group.standing != JOINED:
             return
         self._go("wish to leave")
-        group.standing = REFUSED
-        row = self._set_own(gid, here=False)
-        self.out.append(Leave(gid, self.person, row.counter))
+        self._leave(group)
         self._say(gid, now)
         self._go("done")
+
+    def _leave(self, group: KnownConversation) -> None:
+        group.standing = REFUSED
+        row = self._set_own(group.gid, here=False)
+        self.out.append(Leave(group.gid, self.person, row.counter))
 
     def _known(self, gid: str) -> KnownConversation:
         group = self.groups.get(gid)
@@ -227,8 +230,8 @@ class Joining:
     def _set_own(self, gid: str, *, here: bool) -> Row:
         group = self.groups[gid]
         known = group.rows.get(self.person)
-        counter = max(known.counter + 1 if known is not None else 1, int(self._wall() * COUNTS_PER_S))
-        row = group.rows[self.person] = Row(self.person, min(counter, COUNTER_MAX), here)
+        counter = min(known.counter + 1, COUNTER_MAX) if known is not None else 1  # no member can decode a greater one
+        row = group.rows[self.person] = Row(self.person, counter, here)
         self.changed.add(gid)
         return row
 
@@ -263,13 +266,18 @@ class Joining:
                 return
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
+        claimed = False
         for row in info.rows:
             if group.merge(row):
                 self.changed.add(info.gid)
+                claimed = claimed or (row.person == self.person and row.here)
         if (info.since, info.description) < (group.since, group.description):
             group.since, group.description = info.since, info.description
             self.changed.add(info.gid)
         self._look_at_own(group)
+        if claimed and group.standing == REFUSED:
+            self._settle("claimed", JoiningState.SEND_LEAVE)
+            self._leave(group)
         if group.invite:
             group.invite = False
             self.invitations.append(group.info())
@@ -288,9 +296,15 @@ class Joining:
         """A member believes that this person left, or an earlier life of it did: this person is in, and says so."""
         row = group.rows.get(self.person)
         if group.standing == JOINED and (row is None or not row.here):
-            if self.state != JoiningState.SEND_JOIN:  # of several in one list
-                self._go("expelled")
+            self._settle("expelled", JoiningState.SEND_JOIN)
             self._join(group)
+
+    def _settle(self, what: str, state: JoiningState) -> None:
+        """What others have of this person is wrong. One list may have that of several conversations."""
+        if self.state in (JoiningState.SEND_JOIN, JoiningState.SEND_LEAVE):
+            self.state = state
+        else:
+            self._go(what)
 
     # Time
 

@@ -33,7 +33,7 @@ class Conversations(Style):
 
     def __init__(self, bus: Any) -> None:
         super().__init__(bus)
-        self._joining = Joining(bus.name, bus._random, wall=bus._wall)
+        self._joining = Joining(bus.name, bus._random)
         self._carrier: ProtocolCarrier | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
         self._rooms: dict[str, Room] = {}
