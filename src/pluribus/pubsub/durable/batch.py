@@ -132,10 +132,22 @@ def pack(
 
 
 def pack_columns(
-    topic: str, session: int, first: int, sender: int, kind: Kind, time: int, ends: bytes, bodies: bytes | memoryview
+    topic: str,
+    session: int,
+    first: int,
+    sender: int,
+    kind: Kind,
+    times: bytes | int,
+    ends: bytes | None,
+    bodies: bytes | memoryview,
+    extra: StoredExtra | None = None,
+    events: int = 0,
 ) -> bytes:
-    """As ``pack``, of columns that are there already, little-endian, as this file's head describes them."""
-    return _packed(topic, session, first, sender, kind, len(ends) // 4 - 1, time, ends, None, bodies, b"")
+    """As ``pack``, of columns that are there already, little-endian, as this file's head describes them. Without
+    ``ends``, ``events`` says how many bodies of one length these are."""
+    count = events if ends is None else len(ends) // 4 - 1
+    told = b"" if extra is None else _encode(extra)
+    return _packed(topic, session, first, sender, kind, count, times, ends, None, bodies, told)
 
 
 def _packed(
