@@ -5,8 +5,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from pluribus.core.errors import MalformedFrame
 from pluribus.pubsub.durable import copies as module
-from pluribus.pubsub.durable.batch import StoredBatch, checked, pack
+from pluribus.pubsub.durable.batch import StoredBatch, StoredExtra, checked, pack, pack_columns
 from pluribus.pubsub.durable.copies import Opened, Run, copies, runs
 from pluribus.wire.bodies import BYTES, DATA
 
@@ -66,18 +67,26 @@ def test_each_copy_is_the_event_under_another_topic(seed, monkeypatch):
     assert [event for packed in made for event in events_of(StoredBatch(packed, 0))] == expected
 
 
-def test_long_runs_name_their_identities_in_the_head_and_short_ones_share_a_batch():
+def test_identities_are_named_in_the_head_or_in_runs_or_one_by_one():
     batch = StoredBatch(pack("raw", 9, 1, 3, DATA, 5, [b"\x01"] * 1_000), 0)
     flags = np.ones(1_000, bool)
     flags[500] = False
-    long = [StoredBatch(one, 0) for one in copies("t", runs(batch, flags))]
-    assert [(one.head.first, len(one), one.head.extra_bytes) for one in long] == [(1, 500, 0), (502, 499, 0)]
+    (long,) = (StoredBatch(one, 0) for one in copies("t", runs(batch, flags)))
+    assert len(long) == 999 and 0 < long.head.extra_bytes < 40
+    assert long.extra.ids == [(9, at) for at in range(1, 1_001) if at != 501]
     flags[::2] = False
     (short,) = (StoredBatch(one, 0) for one in copies("t", runs(batch, flags)))
-    assert len(short) == 500 and len(short.extra.ids) == 500
+    assert short.extra.ids == [(9, at) for at in range(2, 1_001, 2)]
     halves = [StoredBatch(pack("raw", 9, first, 3, DATA, 5, [b"\x01"] * 2), first - 1) for first in range(1, 21, 2)]
     (joined,) = copies("t", [run for half in halves for run in runs(half, np.ones(2, bool))])
     assert StoredBatch(joined, 0).head.first == 1 and not StoredBatch(joined, 0).head.extra_bytes
+
+
+@pytest.mark.parametrize("runs_of", [[(9, 1, 2)], [(9, 1, 4), (9, 7, -1)], [(9, 1, 1 << 40)]])
+def test_runs_that_do_not_add_up_are_refused(runs_of):
+    packed = pack_columns("t", 9, 1, 3, DATA, 5, None, b"\x01" * 3, StoredExtra(runs=runs_of), 3)
+    with pytest.raises(MalformedFrame, match="a batch of 3 events with identities of"):
+        checked(packed)
 
 
 def test_copies_may_say_something_else_of_their_headers_and_bodies():

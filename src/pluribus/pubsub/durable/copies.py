@@ -2,8 +2,8 @@
 headers, body.
 
 Events are copied in *runs*, which stand one after another in a packed batch: columns are cut and joined, and nobody
-looks at an event. A copy whose events have one session and consecutive numbers, as most have, names them in its head;
-others list them. So that few are listed, a long run becomes a packed batch of its own, and short ones share one.
+looks at an event. As many as fit are put together. A copy whose events have one session and consecutive numbers names
+them in its head; others list them, in runs where these are long enough.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LONG = 64
-"""Events of a run that is a packed batch of its own."""
+RUN_EVENTS = 4
+"""With so many events a run, on average, identities are listed in runs."""
 EVENTS_MOST = 16_384
 BYTES_MOST = 2 << 20
 """About how much one copy holds, at most."""
@@ -109,17 +109,11 @@ def copies(topic: str, wanted: Iterable[Run]) -> Iterator[bytes]:
     """Packed batches of these events, in their order."""
     group: list[Run] = []
     events = size = 0
-    last: MessageId | None = None
-    """The last identity of the group; None if its events are listed."""
     for run in wanted:
-        ends = run.ends()
-        goes_on = ends is not None and last is not None and ends[0] == (last[0], last[1] + 1)
-        short = run.events < LONG and (last is None or events < LONG)
         fits = events + run.events <= EVENTS_MOST and size + run.bytes <= BYTES_MOST
-        if group and not ((goes_on or short) and fits and run.kind == group[0].kind):
+        if group and not (fits and run.kind == group[0].kind):
             yield together(topic, group)
             group, events, size = [], 0, 0
-        last = ends[1] if ends is not None and (goes_on or not group) else None
         group.append(run)
         events, size = events + run.events, size + run.bytes
     if group:
@@ -128,13 +122,14 @@ def copies(topic: str, wanted: Iterable[Run]) -> Iterator[bytes]:
 
 def together(topic: str, several: Sequence[Run]) -> bytes:
     """One packed batch of these runs, whose bodies are of one kind."""
-    session, first, ids = _named(several)
+    session, first, ids, named = _named(several)
     senders = [one for run in several for one in _senders(run)] if _several_senders(several) else []
     parents = [one for run in several for one in _some(run.of.extra.parents, run)]
     headers = [one for run in several for one in run.headers()]
     extra: StoredExtra | None = None
-    if ids or senders or any(parents) or any(headers):
-        extra = StoredExtra(headers if any(headers) else [], parents if any(parents) else [], ids, senders)
+    if ids or named or senders or any(parents) or any(headers):
+        rare = (headers if any(headers) else [], parents if any(parents) else [])
+        extra = StoredExtra(*rare, ids, senders, named)
     bodies = b"".join([run.of.bodies[int(run.of.ends[run.low]) : int(run.of.ends[run.high])] for run in several])
     ends = _ends(several)
     return pack_columns(
@@ -151,17 +146,25 @@ def together(topic: str, several: Sequence[Run]) -> bytes:
     )
 
 
-def _named(several: Sequence[Run]) -> tuple[int, int, list[MessageId]]:
-    """Session and first number, if these say all; else the list of all identities."""
+def _named(several: Sequence[Run]) -> tuple[int, int, list[MessageId], list[tuple[int, int, int]]]:
+    """Session and first number, if these say all; else the list of all identities, or of runs of them."""
+    found: list[tuple[int, int, int]] = []
     ends = [run.ends() for run in several]
-    whole = all(
-        one is not None and (before is None or one[0] == (before[1][0], before[1][1] + 1))
-        for before, one in zip([None, *ends], ends, strict=False)
-    )
-    if whole and ends[0] is not None:
-        return *ends[0][0], []
-    ids = [one for run in several for one in run.ids()]
-    return ids[0][0] or 1, 1, ids
+    for one, run in zip(ends, several, strict=True):
+        if one is None:
+            ids = [one for run in several for one in run.ids()]
+            return ids[0][0], 1, ids, []
+        session, first = one[0]
+        if found and found[-1][0] == session and found[-1][1] + found[-1][2] == first:
+            found[-1] = (*found[-1][:2], found[-1][2] + run.events)
+        else:
+            found.append((session, first, run.events))
+    session, first, _ = found[0]
+    if len(found) == 1:
+        return session, first, [], []
+    if sum(count for *_, count in found) >= RUN_EVENTS * len(found):
+        return session, 1, [], found
+    return session, 1, [one for run in several for one in run.ids()], []
 
 
 def _several_senders(several: Sequence[Run]) -> bool:
