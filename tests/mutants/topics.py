@@ -65,6 +65,16 @@ class Nervous:
             self._wait_again(self.held.pop(other).items(), again=True)
 
 
+class Careless:
+    """Forgets what a subscriber held that is gone."""
+
+    of = Share
+
+    def left(self, taker):
+        self.held.pop(taker, None)
+        left(self, taker)
+
+
 class Miserly:
     """Forgets who waits for an event when somebody leaves."""
 

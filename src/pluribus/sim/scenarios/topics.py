@@ -29,6 +29,7 @@ from ..checkers.topics import (
     complete,
     contiguous,
     finished_once,
+    none_abandoned,
     none_forgotten,
     pattern_of,
     shared_once,
@@ -178,6 +179,7 @@ class Player:
         while True:
             gives_up = self.stuck or (not self.calm and random.random() < GIVES_UP_SHARE)
             patience_s = 0.0 if self.stuck else random.random() * WORK_S_MAX
+            self.history.add(Happening(self.world.now, int(self.bus.me), "asks", label))
             try:
                 event = await subscription.receive(patience_s if gives_up else None)
             except TimeoutError:
@@ -242,6 +244,7 @@ TOPICS = Scenario(
         "begun_once": begun_once,
         "finished_once": finished_once,
         "none_forgotten": none_forgotten,
+        "none_abandoned": none_abandoned,
         "arrived_in_the_end": arrived_in_the_end,
     },
     STRIKES,
