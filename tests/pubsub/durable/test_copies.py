@@ -8,7 +8,7 @@ import pytest
 from pluribus.core.errors import MalformedFrame
 from pluribus.pubsub.durable import copies as module
 from pluribus.pubsub.durable.batch import StoredBatch, StoredExtra, checked, pack, pack_columns
-from pluribus.pubsub.durable.copies import Opened, Run, copies, runs
+from pluribus.pubsub.durable.copies import Opened, Stretch, copies, runs
 from pluribus.wire.bodies import BYTES, DATA
 
 
@@ -92,7 +92,9 @@ def test_runs_that_do_not_add_up_are_refused(runs_of):
 def test_copies_may_say_something_else_of_their_headers_and_bodies():
     batch = StoredBatch(pack("raw", 9, 1, 3, DATA, 5, [b"\xc1", b"\x01"], [{"a": "b"}, None]), 0)
     opened = Opened(batch)
-    made = copies("dead", [Run(opened, 0, 1, ({"rule": "body"},), BYTES), Run(opened, 1, 2, ({"rule": "other"},))])
+    made = copies(
+        "dead", [Stretch(opened, 0, 1, ({"rule": "body"},), BYTES), Stretch(opened, 1, 2, ({"rule": "other"},))]
+    )
     found = [event for packed in made for event in events_of(StoredBatch(packed, 0))]
     assert [(kind, headers) for _, _, _, kind, headers, _, _ in found] == [
         (BYTES, {"rule": "body"}),

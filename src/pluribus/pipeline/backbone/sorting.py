@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...pubsub.durable.batch import StoredBatch
-from ...pubsub.durable.copies import EVENTS_MOST, Opened, Run, copies, runs
+from ...pubsub.durable.copies import EVENTS_MOST, Opened, Stretch, copies, runs
 from ...wire.bodies import BYTES, Kind
 from ..columns import PACKED, arrow_schema, name_of_kind, packed_fields
 from ..tables import unpacked
@@ -228,7 +228,7 @@ class Copier(NamedTuple):
     again: Again
 
     def copy(self, batches: Iterator[Any]) -> Iterator[Any]:
-        held: dict[str, list[Run]] = {}
+        held: dict[str, list[Stretch]] = {}
         counts: dict[str, int] = {}
         made: list[bytes] = []
         for rows in batches:
@@ -253,7 +253,7 @@ class Copier(NamedTuple):
             yield _rows([{PACKED: copy} for copy in made], copy_fields())
 
 
-def _dead(one: _Sorted) -> Iterator[Run]:
+def _dead(one: _Sorted) -> Iterator[Stretch]:
     """A run for each: there are few, and each has headers of its own."""
     import numpy as np
 
@@ -270,4 +270,4 @@ def _dead(one: _Sorted) -> Iterator[Run]:
         others = {name: str(value) for name, value in (headers or {}).items() if name not in told}
         # A body that does not decode cannot be written as anything but bytes.
         as_told: Kind | None = BYTES if rule == BODY else None
-        yield Run(opened, place, place + 1, ({**others, **told},), as_told)
+        yield Stretch(opened, place, place + 1, ({**others, **told},), as_told)

@@ -47,7 +47,7 @@ class Opened:
         return self.batch.sequences
 
 
-class Run(NamedTuple):
+class Stretch(NamedTuple):
     """Events of a batch that stand one after another in its columns."""
 
     of: Opened
@@ -91,7 +91,7 @@ class Run(NamedTuple):
         return ((session, first), (session, end)) if end - first == last - low else None
 
 
-def runs(batch: StoredBatch, wanted: NDArray[np.bool_]) -> Iterator[Run]:
+def runs(batch: StoredBatch, wanted: NDArray[np.bool_]) -> Iterator[Stretch]:
     """The runs of the events that are wanted, one flag each; in pieces of which each fits into a copy."""
     import numpy as np
 
@@ -101,13 +101,13 @@ def runs(batch: StoredBatch, wanted: NDArray[np.bool_]) -> Iterator[Run]:
         while low < high:
             fitting = int(opened.ends.searchsorted(int(opened.ends[low]) + BYTES_MOST, "right")) - 1
             stop = max(min(fitting, low + EVENTS_MOST, high), low + 1)
-            yield Run(opened, low, stop)
+            yield Stretch(opened, low, stop)
             low = stop
 
 
-def copies(topic: str, wanted: Iterable[Run]) -> Iterator[bytes]:
+def copies(topic: str, wanted: Iterable[Stretch]) -> Iterator[bytes]:
     """Packed batches of these events, in their order."""
-    group: list[Run] = []
+    group: list[Stretch] = []
     events = size = 0
     for run in wanted:
         fits = events + run.events <= EVENTS_MOST and size + run.bytes <= BYTES_MOST
@@ -120,7 +120,7 @@ def copies(topic: str, wanted: Iterable[Run]) -> Iterator[bytes]:
         yield together(topic, group)
 
 
-def together(topic: str, several: Sequence[Run]) -> bytes:
+def together(topic: str, several: Sequence[Stretch]) -> bytes:
     """One packed batch of these runs, whose bodies are of one kind."""
     session, first, ids, named = _named(several)
     senders = [one for run in several for one in _senders(run)] if _several_senders(several) else []
@@ -146,7 +146,7 @@ def together(topic: str, several: Sequence[Run]) -> bytes:
     )
 
 
-def _named(several: Sequence[Run]) -> tuple[int, int, list[MessageId], list[tuple[int, int, int]]]:
+def _named(several: Sequence[Stretch]) -> tuple[int, int, list[MessageId], list[tuple[int, int, int]]]:
     """Session and first number, if these say all; else the list of all identities, or of runs of them."""
     found: list[tuple[int, int, int]] = []
     ends = [run.ends() for run in several]
@@ -167,20 +167,20 @@ def _named(several: Sequence[Run]) -> tuple[int, int, list[MessageId], list[tupl
     return session, 1, [one for run in several for one in run.ids()], []
 
 
-def _several_senders(several: Sequence[Run]) -> bool:
+def _several_senders(several: Sequence[Stretch]) -> bool:
     return len({one for run in several for one in (_senders(run) if run.of.extra.senders else _senders(run)[:1])}) > 1
 
 
-def _senders(run: Run) -> list[int]:
+def _senders(run: Stretch) -> list[int]:
     senders = run.of.extra.senders
     return senders[run.low : run.high] if senders else [run.of.batch.head.sender] * run.events
 
 
-def _some(column: Sequence[Any], run: Run) -> Sequence[Any]:
+def _some(column: Sequence[Any], run: Stretch) -> Sequence[Any]:
     return column[run.low : run.high] if column else [None] * run.events
 
 
-def _times(several: Sequence[Run]) -> bytes | int:
+def _times(several: Sequence[Stretch]) -> bytes | int:
     import numpy as np
 
     one = several[0].of.one_time
@@ -189,7 +189,7 @@ def _times(several: Sequence[Run]) -> bytes | int:
     return np.concatenate([run.of.times[run.low : run.high] for run in several]).astype("<i8").tobytes()
 
 
-def _ends(several: Sequence[Run]) -> bytes | None:
+def _ends(several: Sequence[Stretch]) -> bytes | None:
     """Where each body ends; None if all are of one length and not empty."""
     import numpy as np
 
