@@ -105,10 +105,10 @@ deal, left, say = Share.deal, Share.left, Sharing.say
 FOUND = {
     Remembering: (0, "never"),
     Reserved: (1, "never came"),
-    Generous: (35, "who share"),
+    Generous: (2, "who share"),
     Hoarding: (110, "never came"),
-    Miserly: (25, "never came"),
-    Lumping: (35, "had finished it"),
+    Miserly: (3, "never came"),
+    Lumping: (1, "had finished it"),
     Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),
 }

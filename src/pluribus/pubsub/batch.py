@@ -85,7 +85,7 @@ class Part(msgspec.Struct, array_like=True):
 
 class Batch(msgspec.Struct, array_like=True):
     sender: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
-    """Who published; a member may pass on what a program outside of the bus did."""
+    """The publisher; a member may pass on an event of a program outside of the bus."""
     first: Position
     time: float
     topics: Annotated[
@@ -406,6 +406,14 @@ class Gathering(OpenBatch):
             places = max(places, min((more - 1) // each, FEW_MESSAGES - len(self.pending)))
         self.ids = zip(repeat(self._me), range(following, following + places))
         return (self._me, following - 1)
+
+    def single(self, topic: str, kind: Kind, encoded: bytes, now: float) -> Batch:
+        """A batch of one plain event, without gathering: what ``add`` and ``close`` would make of an empty batch."""
+        bodies: Any = join_bodies(kind, [encoded])
+        batch = Batch(self._sender, self._first, now, [topic], [Part(kind, 1, 0, bodies)])
+        batch.size = len(encode_batch(batch)) - 1
+        self._first += 1
+        return batch
 
     def _spread(self) -> None:
         """Change the open part from one topic for all events to a topic for each."""

@@ -104,7 +104,7 @@ class SharedEvent:
     def __init__(self, event: Event[Any], at: int, *, again: bool = False, whole: bool = False) -> None:
         self.event = event
         self.at = at
-        """How many had come before; who joined later does not have it, unless it was told (``TOLD``)."""
+        """How many had come before; a member that joined later does not have it, unless it was told (``TOLD``)."""
         self.again = again
         self.whole = whole
         """Whether it is dealt with its body in any case."""

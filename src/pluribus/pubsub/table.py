@@ -120,6 +120,16 @@ class Table:
 
     def spread(self, arrived: Arrived, hold: Hold | None = None) -> None:
         """Put the events of a batch into the backlogs of the subscriptions that want them."""
+        batch = arrived.batch
+        (part, *more), topic = batch.parts, batch.parts[0].of
+        if not more and isinstance(topic, int):  # the usual batch: one topic, and mostly one event
+            hits = self.of(batch.topics[topic], part.kind)
+            if not hits.checked:
+                section = Section(arrived, part, 0)
+                for reader in hits.plain:
+                    reader.backlog.put(section, None, hold)
+                    reader.arrived()
+                return
         touched: dict[Reader, None] = {}
         for section in arrived.sections():
             try:

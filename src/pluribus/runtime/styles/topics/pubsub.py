@@ -163,8 +163,10 @@ class Topics(End):
 
     def _taken(self, arrived: Arrived) -> None:
         """Called with every batch, before subscriptions get it."""
-        if any(part.extras for part in arrived.batch.parts):
-            self.neighbours.retained.take(arrived)
+        for part in arrived.batch.parts:
+            if part.extras:
+                self.neighbours.retained.take(arrived)
+                return
 
     def renewed(self, topics: list[str]) -> None:
         """Two sides of a partition have met, and the other had later values of these topics: give them to
@@ -264,6 +266,10 @@ class Topics(End):
             base.group._channel.out.check(len(encoded) + OVERHEAD_BYTES)
         if extra.retain:
             self.neighbours.retained.check(topic)
+        if extra is PLAIN and self._open is base.gathering:
+            alone = base.publish_alone(topic, kind, encoded, self.wall())
+            if alone is not None:
+                return alone
         while True:
             carriers = (base, *self.neighbours.also(topic))
             full = next((one for one in carriers if not one.takes(topic, len(encoded), kind, extra)), None)

@@ -295,18 +295,25 @@ class Subscription(Generic[B]):
 
     async def receive(self, timeout: float | None = None) -> Event[B]:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        for event in self._current:
+            return event
+        if self._carrier is None or self._worker is not None:
+            return await self._receive_first(timeout)
+        deadline = None if timeout is None else self._now() + timeout
+        while True:
+            while not self.backlog:
+                if self._over():
+                    raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+                await self._arrivals.wait(None if deadline is None else deadline - self._now())
+            self._current = self._take()
+            for event in self._current:
+                return event
+
+    async def _receive_first(self, timeout: float | None) -> Event[B]:
+        """Open the subscription, and receive; also every time if it is shared."""
         async with asyncio.timeout(timeout):
             await self.open()
-            if self._worker is not None:
-                return (await self._worker.take(1))[0]
-            while True:
-                for event in self._current:
-                    return event
-                while not self.backlog:
-                    if self._over():
-                        raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
-                    await self._arrivals.wait()
-                self._current = self._take()
+            return await self.receive() if self._worker is None else (await self._worker.take(1))[0]
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[B]]:
         """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""
