@@ -131,6 +131,22 @@ def checked(batch: Batch) -> Batch:
     return batch
 
 
+def is_single(batch: Batch) -> bool:
+    """Whether a batch is one plain event under its only topic, and consistent."""
+    if len(batch.parts) > 1 or len(batch.topics) > 1 or batch.numbers:
+        return False
+    part = batch.parts[0]
+    return part.count == 1 and part.of == 0 and not part.extras and abs(batch.time) < TIME_END
+
+
+def single_event(batch: Batch) -> Event[Any]:
+    """The event of such a batch; ``MalformedFrame`` if its body cannot be decoded."""
+    part = batch.parts[0]
+    (body,) = decode_bodies(part.kind, part.bodies, 1)
+    sender = MemberId(batch.sender)
+    return Event(body, sender, (sender, batch.first), batch.topics[0], batch.time)
+
+
 def checked_headers(headers: Mapping[Any, Any]) -> Headers:
     """Headers as they can travel, or ``BadBody``."""
     if len(headers) > HEADERS_PER_EVENT_MAX:
@@ -409,7 +425,7 @@ class Gathering(OpenBatch):
 
     def single(self, topic: str, kind: Kind, encoded: bytes, now: float) -> Batch:
         """A batch of one plain event, without gathering: what ``add`` and ``close`` would make of an empty batch."""
-        bodies: Any = join_bodies(kind, [encoded])
+        bodies: Any = [encoded] if kind == BYTES else join_bodies(kind, [encoded])
         batch = Batch(self._sender, self._first, now, [topic], [Part(kind, 1, 0, bodies)])
         batch.size = len(encode_batch(batch)) - 1
         self._first += 1

@@ -15,7 +15,7 @@ from ..core.errors import MalformedFrame, TooLarge
 from ..core.limits import SUBSCRIPTIONS_MAX, TOPICS_CACHED_MAX, TOPICS_PER_BATCH_MAX
 from ..wire.bodies import Kind
 from .backlog import Backlog, Hold
-from .batch import Arrived, Section
+from .batch import Arrived, Batch, Section
 from .event import Event
 from .interest import Interest, Now
 from .trie import Trie
@@ -35,6 +35,9 @@ class Reader(Protocol):
 
     def arrived(self) -> None:
         """Called when there are events in the backlog."""
+
+    def hand_over(self, batch: Batch) -> bool:
+        """Give the only event of a batch to a program that waits for it. False if none does: put it in the backlog."""
 
     def __hash__(self) -> int: ...
 

@@ -134,6 +134,7 @@ FOR_EXTENDERS: dict[type, set[str]] = {
             "open_quietly",
             "backlog",
             "given",
+            "hand_over",
         ),
         *("interest", "order", "ready", "retain", "shared", "deadline", "near", "where"),
     },

@@ -62,6 +62,7 @@ async def test_events_that_are_read_one_by_one_cost_no_report_each():
         for number in range(60):
             await a.publish("t", number)
             assert (await events.receive(10)).body == number
+            await asyncio.sleep(0)  # the report comes behind the program
             assert channel._taken_bytes < REPORT_IDLE_BYTES  # so little holds no sender up
         assert 1 <= len(told) <= 20, "one for several events"
 
@@ -124,12 +125,91 @@ async def test_a_busy_reader_gives_the_loop_its_turns(monkeypatch):
     async with two(stack="views") as (a, b), b.subscribe("t") as events:
         await together(a, b)
         carrier, turns = await b.pubsub.base(), []
-        receive, inbox = carrier._receive, carrier.group._channel.inbox
-        carrier._receive = lambda *given: (turns.append(len(inbox)), receive(*given))
+        take, inbox = carrier._take_batches, carrier.group._channel.inbox
+        carrier._take_batches = lambda frame: (turns.append(len(inbox)), take(frame))
         for _ in range(40):
             await a.publish("t", bytes(30_000))  # a frame each
         assert [len((await events.receive(10)).body) for _ in range(40)] == [30_000] * 40
         assert len(turns) >= 20 and not inbox
+
+
+@on_a_loop
+async def test_an_event_is_handed_over_only_to_a_program_that_waits_and_has_nothing_before_it():
+    async with two(stack="views") as (a, b), b.subscribe("t/#") as events, b.subscribe("t/both") as other:
+        await together(a, b)
+        handed = []
+        for one in (events, other):
+            one.hand_over = lambda batch, one=one, take=one.hand_over: take(batch) and not handed.append(one.pattern)
+        waiting = asyncio.create_task(events.receive(20))
+        await asyncio.sleep(0)
+        await a.publish("t/1", "waited for")
+        assert (await waiting).body == "waited for" and handed == ["t/#"]
+        for topic, body in (("t/1", "nobody waits"), ("t/2", "nor here"), ("t/both", "for two")):
+            await a.publish(topic, body)
+            await asyncio.sleep(0)
+        await eventually(lambda: events.waiting == 3)
+        assert [(await events.receive(20)).body for _ in range(3)] == ["nobody waits", "nor here", "for two"]
+        assert (await other.receive(20)).body == "for two" and handed == ["t/#"]
+        waiting = asyncio.create_task(events.receive(20))
+        await asyncio.sleep(0)
+        await a.publish("t/1", "with headers", headers={"x": 1}, retain=True)
+        assert (await waiting).headers == {"x": 1} and handed == ["t/#"]
+        async with b.subscribe("t/1") as late:
+            assert (await late.receive(20)).retained
+
+
+@on_a_loop
+async def test_an_event_that_was_handed_to_a_task_that_is_cancelled_is_there_for_the_next():
+    async with two(stack="views") as (a, b), b.subscribe("t") as events:
+        await together(a, b)
+        b._line.eager = False  # the task goes on in the loop's next turn
+        for number, way in enumerate(("receive", "async for")):
+            waiting = asyncio.create_task(events.receive())
+            await asyncio.sleep(0)
+            hand_over = events.hand_over
+
+            def and_cancel(batch, hand_over=hand_over, waiting=waiting):
+                return hand_over(batch) and waiting.cancel()
+
+            events.hand_over = and_cancel
+            await a.publish("t", number)
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            del events.hand_over
+            await a.publish("t", number + 10)
+            if way == "receive":
+                assert [(await events.receive(20)).body for _ in range(2)] == [number, number + 10]
+            else:
+                seen = []
+                async for event in events:
+                    seen.append(event.body)
+                    if len(seen) == 2:
+                        break
+                assert seen == [number, number + 10]
+
+
+@on_a_loop
+async def test_several_tasks_that_wait_share_what_comes():
+    async with two(stack="views") as (a, b), b.subscribe("t") as events:
+        await together(a, b)
+        seen = []
+
+        async def read(way):
+            if way:
+                async for event in events:
+                    seen.append(event.body)
+            while True:
+                seen.append((await events.receive()).body)
+
+        tasks = [asyncio.create_task(read(way)) for way in (0, 1, 0, 1)]
+        for start in range(0, 200, 10):
+            await asyncio.sleep(0)
+            await a.publish("t", start)  # alone
+            await a.publish_many([("t", start + 1 + number) for number in range(9)])  # together
+            await eventually(lambda start=start: len(seen) == start + 10)
+        assert sorted(seen) == list(range(200))
+        for task in tasks:
+            task.cancel()
 
 
 @on_a_loop

@@ -234,6 +234,13 @@ class Topics(End):
             return found
         if id is not None:
             raise BadInput("id= is for events that are durable, which may be published again: leave it out")
+        if headers is None and parent is None and not retain:
+            base = self._base
+            if base is None or base.gathering is not gathering or not base.begins_turn:
+                return await self._publish(topic, body, PLAIN, timeout)
+            kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+            alone = base.publish_alone(checked_topic(topic), kind, encoded, self.wall())
+            return alone or await self._publish_encoded(topic, kind, encoded, PLAIN, timeout, type(body))
         return await self._publish(topic, body, _extra(headers, parent, retain), timeout)
 
     publish = publishes(publish, encode_quickly)
@@ -266,10 +273,6 @@ class Topics(End):
             base.group._channel.out.check(len(encoded) + OVERHEAD_BYTES)
         if extra.retain:
             self.neighbours.retained.check(topic)
-        if extra is PLAIN and self._open is base.gathering:
-            alone = base.publish_alone(topic, kind, encoded, self.wall())
-            if alone is not None:
-                return alone
         while True:
             carriers = (base, *self.neighbours.also(topic))
             full = next((one for one in carriers if not one.takes(topic, len(encoded), kind, extra)), None)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...._speed.quick import flatten
 from ...._speed.waiting import Arrivals
-from ....core.errors import BadInput, Closed, Gap, Overflow
+from ....core.errors import BadInput, Closed, Gap, MalformedFrame, Overflow
 from ....core.events import Missed
 from ....core.ids import MessageId
 from ....core.limits import STALL_S, TURN_S_MAX
 from ....filters import Filter
 from ....pubsub.backlog import WAIT, Backlog
+from ....pubsub.batch import Batch, single_event
 from ....pubsub.event import Event
 from ....pubsub.interest import Interest
 from ....pubsub.places import Near, near_and
@@ -87,6 +88,8 @@ class Subscription(Generic[B]):
         self._run: Iterator[Event[B]] = self._current
         """The run of events before late ones are left out: its rest tells whether the program still reads."""
         self._left = 0
+        self._handed = False
+        """Whether ``_current`` is an event that was handed over."""
         self._arrivals = Arrivals(topics.line)
         self._now = topics.now
         self._taken_at = 0.0
@@ -184,6 +187,18 @@ class Subscription(Generic[B]):
         elif backlog.missed and self._report_missed():
             pass
         self._arrivals.wake()
+
+    def hand_over(self, batch: Batch) -> bool:
+        """Give the only event of a batch to a program that waits for it, if nothing is there that comes before it."""
+        if not self._arrivals._waiters or self.backlog or self.given or self.deadline is not None:
+            return False
+        try:
+            event = single_event(batch)
+        except MalformedFrame:
+            return False
+        self._current, self._handed = iter((event,)), True
+        self._arrivals.wake()
+        return True
 
     _reported = 0
 
@@ -286,7 +301,12 @@ class Subscription(Generic[B]):
                     return
                 await self._arrivals.wait()
                 since = self._now()
-            self._current = self._take()
+                if self._handed:
+                    break
+            if self._handed:
+                self._handed = False
+            else:
+                self._current = self._take()
 
     def _over(self) -> bool:
         if self.backlog.ended:
@@ -305,6 +325,8 @@ class Subscription(Generic[B]):
                 if self._over():
                     raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
                 await self._arrivals.wait(None if deadline is None else deadline - self._now())
+                for event in self._current:  # it was handed over, or another task took several
+                    return event
             self._current = self._take()
             for event in self._current:
                 return event
