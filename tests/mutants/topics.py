@@ -106,9 +106,9 @@ FOUND = {
     Remembering: (0, "never"),
     Reserved: (1, "never came"),
     Generous: (2, "who share"),
-    Hoarding: (110, "never came"),
+    Hoarding: (2, "never came"),
     Miserly: (3, "never came"),
-    Lumping: (1, "had finished it"),
+    Lumping: (2, "had finished it"),
     Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),
 }
