@@ -48,6 +48,7 @@ def test_every_state_of_the_figure_is_reached_and_left(monkeypatch):
     test_the_story_of_chapter_five()
     test_who_comes_back_is_not_expelled_by_a_list_that_has_it_among_the_left()
     test_who_forgot_its_counter_and_finds_itself_among_the_left_says_that_it_is_in()
+    test_who_left_and_finds_itself_in_by_an_earlier_life_leaves_again()
     assert table.taken == set(TRANSITIONS)
     assert {state for state, _ in TRANSITIONS} == set(JoiningState) == set(TRANSITIONS.values())
 
@@ -118,6 +119,28 @@ def test_who_forgot_its_counter_and_finds_itself_among_the_left_says_that_it_is_
     assert list(fresh.out) == [Join("G", "p1", 8)]
     fresh.heard(2, Leave("G", "p1", 9), 0.0)
     assert fresh.out[-1] == Join("G", "p1", 10)
+    fresh.validate()
+
+
+def test_who_left_and_finds_itself_in_by_an_earlier_life_leaves_again():
+    """The store of the earlier life is gone, so the later one began to count anew."""
+    fresh = Joining("p1", Talker(1).lobby._random)
+    for gid in ("G", "H", "I"):
+        fresh.create(gid, "", 1.0, 0.0)
+    fresh.leave("G", 0.0)
+    fresh.leave("I", 0.0)
+    fresh.out.clear()
+    earlier = [
+        GroupInfo(gid, "", 1.0, [Row("p1", 7, here)], 1) for gid, here in (("G", True), ("H", False), ("I", True))
+    ]
+    fresh.heard(2, Groups(earlier), 0.0)
+    assert list(fresh.out) == [Leave("G", "p1", 8), Join("H", "p1", 8), Leave("I", "p1", 8)]
+    fresh.heard(2, Groups(earlier), 0.0)
+    assert len(fresh.out) == 3, "it is no news"
+    fresh.heard(3, Groups([GroupInfo("J", "", 1.0, [Row("p1", 4, True)], 1)]), 0.0)
+    assert len(fresh.out) == 3, "it has not decided"
+    fresh.refuse("J")
+    assert fresh.out[-1] == Leave("J", "p1", 5) and fresh.groups["J"].standing == REFUSED
     fresh.validate()
 
 
@@ -211,6 +234,8 @@ class Lobby(RuleBasedStateMachine):
     def begin(self) -> None:
         self.hall = Hall(*(Talker(me) for me in (1, 2, 3)))
         self.wish: dict[tuple[str, int], bool] = {}
+        self.left: set[tuple[str, int]] = set()
+        """What each left in this life; of what an earlier one left it knows nothing."""
         for talker in self.hall.talkers.values():
             talker.lobby.enter(self.hall.now)
 
@@ -220,14 +245,17 @@ class Lobby(RuleBasedStateMachine):
         if what == "in":
             lobby.create(gid, f"by {me}", float(me), self.hall.now)
             self.wish[(gid, me)] = True
+            self.left.discard((gid, me))
         elif what == "out" and gid in lobby.groups and lobby.groups[gid].standing == JOINED:
             lobby.leave(gid, self.hall.now)
             self.wish[(gid, me)] = False
+            self.left.add((gid, me))
         elif what == "enter":
             lobby.enter(self.hall.now)
         elif what == "new":  # it forgets all that it knew, but is in what it was in
             self.hall.talkers[me] = Talker(me)
             self.hall.talkers[me].lobby.enter(self.hall.now)
+            self.left = {(name, one) for name, one in self.left if one != me}
             for (name, one), inside in self.wish.items():
                 if one == me and inside:
                     self.hall.talkers[me].lobby.create(name, f"by {me}", float(me), self.hall.now)
@@ -262,6 +290,8 @@ class Lobby(RuleBasedStateMachine):
             for (gid, me), inside in self.wish.items():
                 if inside:
                     assert f"p{me}" in tables[0][gid][1]
+                elif (gid, me) in self.left:
+                    assert f"p{me}" not in tables[0][gid][1]
 
 
 Lobby.TestCase.settings = settings(stateful_step_count=30, max_examples=40, deadline=None)

@@ -4,6 +4,7 @@ import msgspec
 
 from pluribus.spaces.machine import SpaceMachine
 from pluribus.spaces.partitioned.member import PartitionedMember
+from pluribus.spaces.partitioned.moving import Moving
 from pluribus.spaces.partitioned.ranges import RangeState
 from pluribus.spaces.partitioned.registry import Registry
 from pluribus.spaces.partitioned.watches import Watch, Watches
@@ -12,8 +13,8 @@ from pluribus.spaces.views.listeners import Listeners
 from pluribus.spaces.views.member import ViewsMember
 from pluribus.spaces.views.merging import Merge
 from pluribus.spaces.views.replica import TupleReplica
-from pluribus.spaces.views.words import Listening
-from tests.spaces import test_machine, test_partitioned, test_views, test_watching
+from pluribus.spaces.views.words import Got, Listening
+from tests.spaces import test_machine, test_moving, test_partitioned, test_views, test_watching
 
 
 class Liberal:
@@ -70,8 +71,38 @@ class Deserting:
 
     of = Watches
 
-    def saved(self, now):
+    def names(self, part_bytes):
         return []
+
+
+class Scattered:
+    """Adds every piece of a range that comes, also one that it has, or that belongs behind another."""
+
+    of = Moving
+
+    def _arrived(self, sender, word, now):
+        pulling = self._pulling.get(word.range)
+        if pulling is not None:
+            made = pulling.made = pulling.made or RangeState.arriving(word)
+            made.arrived(word, now)
+            pulling.next += 1
+            pulling.asked, pulling.again_at = False, now
+            if word.last:
+                del self._pulling[word.range]
+                self._server.states[word.range] = made
+                self._hand_out(word.range, pulling.version)
+        self._ask(now)
+
+
+class Trusting:
+    """Takes any copy that is there for the range."""
+
+    of = Moving
+
+    def _fetch(self, owner, word, now):
+        state = self._server.states.setdefault(word.range, RangeState(0, self._epoch.number))
+        state.epoch = self._epoch.number
+        self._is_stored(word.range, owner)
 
 
 class Quiet:
@@ -115,6 +146,16 @@ class Repeating:
         return msgspec.structs.replace(having[0][1], events=sorted(whole.items()), early=[])
 
 
+class Jumbled:
+    """Adds the tuples of an epoch twice if a word comes twice."""
+
+    of = ViewsMember
+
+    def _arrived_more(self, sender, word):
+        self._coming += word.add
+        self._to(sender, Got(word.epoch, len(self._coming)))
+
+
 class Nostalgic:
     """Brings back tuples of a roster that is gone."""
 
@@ -138,6 +179,9 @@ def watching(kind, seeds):
 
 STORIES = {
     Deserting: test_watching.test_ranges_without_copies_move_with_their_registrations_before_the_new_owner_serves,
+    Scattered: lambda: test_moving.in_pieces(range(12)),
+    Trusting: faults_of(test_partitioned.test_faults, range(24)),
+    Jumbled: lambda: test_views.in_pieces(range(24)),
     Quiet: lambda: test_watching.dropping("partitioned"),
     Blank: test_watching.test_a_lost_range_is_told_as_a_gap_and_is_listened_to_again,
     Deaf: lambda: test_watching.moving("views"),

@@ -35,8 +35,8 @@ class Generous:
 
     of = Share
 
-    def deal(self, dealer):
-        word = deal(self, dealer)
+    def deal(self, dealer, newest):
+        word = deal(self, dealer, newest)
         if len(self.wants) > 1 and len(word.grants) == 1:
             grant = word.grants[0]
             other = next(taker for taker in self.wants if taker != (grant.member, grant.number))
@@ -52,6 +52,27 @@ class Hoarding:
 
     def _look(self):
         pass
+
+
+class Nervous:
+    """Takes everybody for dead when somebody leaves: what others hold waits again."""
+
+    of = Share
+
+    def left(self, taker):
+        left(self, taker)
+        for other in list(self.held):
+            self._wait_again(self.held.pop(other).items(), again=True)
+
+
+class Careless:
+    """Forgets what a subscriber held that is gone."""
+
+    of = Share
+
+    def left(self, taker):
+        self.held.pop(taker, None)
+        left(self, taker)
 
 
 class Miserly:
@@ -105,10 +126,12 @@ deal, left, say = Share.deal, Share.left, Sharing.say
 FOUND = {
     Remembering: (0, "never"),
     Reserved: (1, "never came"),
-    Generous: (2, "who share"),
-    Hoarding: (2, "never came"),
-    Miserly: (3, "never came"),
-    Lumping: (2, "had finished it"),
+    Generous: (35, "who share"),
+    Nervous: (1, "had begun and is there"),
+    Careless: (39, "it was forgotten"),
+    Hoarding: (110, "never came"),
+    Miserly: (26, "never came"),
+    Lumping: (35, "had finished it"),
     Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),
 }

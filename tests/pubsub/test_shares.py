@@ -1,5 +1,6 @@
 """Shared subscriptions as a state machine, run by several members on one log; and last values, in any order."""
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -20,12 +21,16 @@ MEMBERS = (11, 22, 33, 44)
 
 
 class Hand(shares.Hand):
-    """A subscriber that begins at once what it is given, unless it lacks it."""
+    """A subscriber that begins at once what it is given, unless it lacks it, or its reader is away."""
 
     def __init__(self, world, taker):
         self.world, self.taker, self.turn, self.has = world, taker, 0, []
+        self.away, self.unread = False, []
 
     def given(self, events, turn):
+        if self.away:
+            self.unread += [event.id for event in events]
+            return
         for event in events:
             self.world.begin(self.taker, event)
             self.has.append(event.id)
@@ -68,7 +73,7 @@ class SharesOnOneLog(RuleBasedStateMachine):
             sender, word = self.log[self.at[member]]
             self.at[member] += 1
             if isinstance(word, list):
-                self.machines[member].give(KEY, list(word))
+                self.machines[member].give(KEY, list(word), 1)
             else:
                 self.machines[member].apply(sender, word)
 
@@ -121,6 +126,17 @@ class SharesOnOneLog(RuleBasedStateMachine):
 
     @precondition(lambda self: self.machines)
     @rule(data=st.data())
+    def go_away_or_come_back(self, data):
+        """A reader that is away begins nothing; what it was given meanwhile goes back when it comes, or before."""
+        member = data.draw(st.sampled_from(sorted(self.machines)))
+        hand = self.hands[member, 1]
+        hand.away = not hand.away
+        if hand.unread:
+            self.say((member, 1), 0, back=hand.unread)
+            hand.unread = []
+
+    @precondition(lambda self: self.machines)
+    @rule(data=st.data())
     def read(self, data):
         member = data.draw(st.sampled_from(sorted(self.machines)))
         self.catch_up(member, data.draw(st.integers(self.at[member], len(self.log))))
@@ -158,7 +174,9 @@ class SharesOnOneLog(RuleBasedStateMachine):
         for _ in range(20 * (len(self.events) + 2)):
             for member in list(self.machines):
                 hand = self.hands[member, 1]
-                self.say((member, 1), 1, hand.has)
+                hand.away = False
+                self.say((member, 1), 1, hand.has, hand.unread)
+                hand.unread = []
                 self.finished.update(id[1] for id in hand.has)
                 hand.has = []
                 word = self.machines[member].deal(KEY)
@@ -201,11 +219,16 @@ def gullible(self, sender, word, apply=Shares.apply):
         apply(self, sender, word)
 
 
+def believing(self, dealer, takers, word, dealt=shares.Share.dealt):
+    """Believes what newcomers are told, although others came since the dealer said it."""
+    dealt(self, dealer, takers, msgspec.structs.replace(word, newest=takers[-1]))
+
+
 def usurping(self, key):
     """Deals, whoever is the dealer."""
     share = self._shares[key]
     own = [taker for taker in self.takers.get(key, ()) if taker in share.mine]
-    return share.deal(own[0]) if own and share.has_to_say else None
+    return share.deal(own[0], self.takers[key][-1]) if own and share.has_to_say else None
 
 
 @pytest.mark.slow
@@ -236,6 +259,81 @@ def retained(events):
         gathering.add(topic, BYTES, body, float(time), EventExtra({}, None, True))
         table.take(Arrived(only(gathering.close())))
     return table
+
+
+def told_late():
+    """Two machines in a set: what the dealer says to a newcomer, of an event that is held, is ordered only when its
+    holder has finished the event, and another newcomer has joined."""
+    dealer, newcomer = Shares(11), Shares(44)
+    dealer.enter(KEY, 1, shares.Hand())
+    for word in (Joined(KEY, 1), Worked(KEY, 1, 1, 0)):
+        dealer.apply(11, word)
+    dealer.apply(22, Joined(KEY, 1))
+    dealer.give(KEY, [Event(0, 7, (7, 0), "t", 0.0)], 1)
+    dealer.apply(22, Worked(KEY, 1, 1, 1))
+    dealer.apply(11, dealer.deal(KEY))
+    dealer.apply(33, Joined(KEY, 1))
+    late = dealer.deal(KEY)
+    assert late.known
+    dealer.apply(22, Worked(KEY, 1, 2, 0, done=[(7, 0)]))
+    newcomer.restore(dealer.snapshot())
+    newcomer.enter(KEY, 1, shares.Hand())
+    for machine in (dealer, newcomer):
+        machine.apply(44, Joined(KEY, 1))
+        machine.apply(11, late)
+        machine.apply(0, Left(KEY, 22, 1))
+        machine.validate()
+    return dealer, newcomer
+
+
+def test_a_newcomer_believes_nothing_that_was_said_before_it_came(monkeypatch):
+    dealer, newcomer = told_late()
+    assert dealer.waiting(KEY) == newcomer.waiting(KEY) == 0, "it is finished, and nobody begins it again"
+    monkeypatch.setattr(shares.Share, "dealt", believing)
+    dealer, newcomer = told_late()
+    assert newcomer.waiting(KEY) == 1, "the mistake would be found"
+
+
+def test_events_whose_bodies_are_long_are_dealt_and_told_one_in_a_word(monkeypatch):
+    monkeypatch.setattr(shares, "GRANT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(shares, "KNOWN_BYTES_MAX", 500)
+    one = Shares(11)
+    one.enter(KEY, 1, shares.Hand())
+    one.apply(11, Joined(KEY, 1))
+    one.give(KEY, [Event(b"x" * 900, 7, (7, number), "t", 0.0) for number in range(5)], 900)
+    one.apply(22, Joined(KEY, 1))
+    one.apply(22, Worked(KEY, 1, 1, 2))
+    given, told, longest = [], [], 0
+    while (word := one.deal(KEY)) is not None:
+        longest = max(longest, len(msgspec.msgpack.encode(word)))
+        given += [id for grant in word.grants for id in grant.ids]
+        told += [shares._ids_of(known.whole)[0] for known in word.known]
+        one.apply(11, word)
+        one.apply(22, Worked(KEY, 1, 1 + len(given), 2 - len(given)))
+    assert given == [(7, 0), (7, 1)] and sorted(told) == [(7, 2), (7, 3), (7, 4)]
+    assert longest < 1_100, "two of them would not fit"
+    one.validate()
+
+
+@pytest.mark.parametrize(("limit", "value"), [("SHARED_WAITING_MAX", 3), ("SHARED_WAITING_BYTES_MAX", 3_000)])
+def test_the_oldest_are_dropped_beyond_a_number_and_beyond_bytes(monkeypatch, limit, value):
+    monkeypatch.setattr(shares, limit, value)
+    dropped = []
+
+    class Told(shares.Hand):
+        def missed(self, count):
+            dropped.append(count)
+
+    one = Shares(11)
+    one.enter(KEY, 1, Told())
+    one.apply(11, Joined(KEY, 1))
+    one.give(KEY, [Event(number, 7, (7, number), "t", 0.0) for number in range(5)], 1_000)
+    one.validate()
+    assert dropped == [2] and list(one._shares[KEY].waiting) == [(7, 2), (7, 3), (7, 4)]
+    if limit == "SHARED_WAITING_BYTES_MAX":
+        one.give(KEY, [Event(5, 7, (7, 5), "t", 0.0)], 10_000)
+        one.validate()
+        assert list(one._shares[KEY].waiting) == [(7, 5)], "a single one may be longer"
 
 
 @given(values, st.randoms(use_true_random=False))

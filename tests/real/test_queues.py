@@ -8,9 +8,12 @@ import sys
 import textwrap
 from contextlib import suppress
 
+import pytest
+
 import pluribus
 from pluribus.bench.ports import free_port
-from pluribus.core.errors import PluribusError
+from pluribus.core.errors import LeaseEnded, PluribusError
+from tests.real.processes import processes
 
 WAIT_S = 120
 
@@ -146,3 +149,49 @@ async def keeper_killed(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Loopback multicast is tested on Linux.")
+@pytest.mark.xdist_group("real")
+def test_of_three_keepers_one_after_another_and_all_are_killed(tmp_path):
+    with processes(tmp_path) as found:
+        found.keep(*"abc")
+        asyncio.run(three_keepers(found))
+
+
+async def three_keepers(found):
+    """What was acknowledged to the sender comes, and what was acknowledged to the consumer does not come again,
+    whichever keepers are killed while both go on."""
+    async with pluribus.connect(found.url) as client:
+        q = await client.queue("orders", timeout=WAIT_S)
+        sent, settled = [], []
+
+        async def send(count):
+            for number in range(len(sent), len(sent) + count):
+                await q.send(number)
+                sent.append(number)
+
+        async def settle(message):
+            with suppress(LeaseEnded):
+                await message.ack()
+                settled.append(message.body)
+
+        await send(20)
+        for killed in ("a", "b", "abc"):
+            held = await q.receive(timeout=WAIT_S)
+            sending = asyncio.ensure_future(send(20))
+            await asyncio.sleep(0)
+            found.kill(*killed)
+            settling = asyncio.ensure_future(settle(held))
+            if killed != "abc":  # the others are a majority, and go on without it
+                async with asyncio.timeout(WAIT_S):
+                    await asyncio.gather(sending, settling)
+                    await settle(await q.receive(timeout=WAIT_S))
+            await asyncio.to_thread(found.keep, *killed)
+            async with asyncio.timeout(WAIT_S):
+                await asyncio.gather(sending, settling)
+        async with asyncio.timeout(WAIT_S):
+            while (await q.stats()).depth:
+                if (message := await q.receive(timeout=1)) is not None:
+                    await settle(message)
+        assert sorted(settled) == sent, "each was settled once"

@@ -83,6 +83,7 @@ ONCE = [
     ),
     ("keepers", 31_000_045, "a keeper whose state came with a snapshot never said that a voter was one already"),
     ("keepers", 31_000_682, "a store broke with a promise in it, and the leader of the epoch before was not heard"),
+    ("conversations", 43_000_283, "who had left was in again by the memory of an earlier life, whose store was gone"),
     ("group-hosts", 6, "a large row was sent by two stimuli of the stack"),
 ]
 

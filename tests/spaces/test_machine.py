@@ -84,6 +84,11 @@ class Against(RuleBasedStateMachine):
             return False
         return not model.writer or model.writer == transaction
 
+    def seen(self, model, transaction=0):
+        """Also while it is on its way to a take, which may end without it."""
+        on_its_way = model.holder and not model.writer and self.alive(model)
+        return bool(on_its_way) or self.readable(model, transaction)
+
     def takeable(self, model, transaction):
         return self.readable(model, transaction) and (
             not model.readers or (transaction and model.readers == {transaction})
@@ -342,9 +347,39 @@ class Against(RuleBasedStateMachine):
             if until <= self.now:
                 # Tuples whose lease ended before are gone when the transaction ends.
                 self.over(transaction, False)
-        self.tuples = [one for one in self.tuples if self.alive(one) or one.taker or one.holder]
+        self.keep_alive()
         self.machine.tick()
         self.machine.validate()
+
+    def keep_alive(self):
+        ended = [one for one in self.tuples if not (self.alive(one) or one.taker or one.holder)]
+        if ended:
+            self.tuples = [one for one in self.tuples if one not in ended]
+            self.nothing_hidden()
+
+    @precondition(lambda self: self.tuples)
+    @rule(data=st.data())
+    def renew(self, data):
+        model = data.draw(st.sampled_from(self.tuples))
+        outcome = self.do(words.Renew(model.number, LEASE_US))
+        if not self.alive(model):
+            assert outcome == Ended("lease")
+            return
+        assert outcome == words.Leased(LEASE_US)
+        self.machine.tick()
+        model.until = self.now + LEASE_US
+
+    @precondition(lambda self: self.tuples)
+    @rule(data=st.data())
+    def cancel(self, data):
+        model = data.draw(st.sampled_from(self.tuples))
+        outcome = self.do(words.Cancel(model.number))
+        if model.taker or model.holder or not self.alive(model):
+            assert outcome == Ended("lease"), "a take that is under way decides"
+            return
+        assert outcome == Done()
+        self.tuples.remove(model)
+        self.nothing_hidden()
 
     @rule()
     def joiner(self):
@@ -377,7 +412,7 @@ class Against(RuleBasedStateMachine):
         )
         found = self.machine.answer(words.Find(template))
         assert found == (Nothing(self.hidden(template, 0)) if model is None else Taken([model.number], [model.item]))
-        every = [one for one in self.tuples if self.readable(one) and template.matches(one.item)]
+        every = [one for one in self.tuples if self.seen(one) and template.matches(one.item)]
         assert self.machine.answer(words.Count(template)) == Done(len(every))
         page = self.machine.answer(words.Find(template, 100, 0))
         assert page.numbers == [one.number for one in every]
@@ -393,7 +428,7 @@ class Against(RuleBasedStateMachine):
         if not self.acting(inside):
             assert counted == page == Ended("transaction")
             return
-        every = [one for one in self.tuples if self.readable(one, inside) and template.matches(one.item)]
+        every = [one for one in self.tuples if self.seen(one, inside) and template.matches(one.item)]
         assert counted == Done(len(every)) and page.numbers == [one.number for one in every]
 
     @rule(template=TEMPLATES, value=TUPLES, transaction=st.integers(0, 2))
@@ -464,80 +499,6 @@ def test_events_that_nobody_fetches_are_dropped_and_counted():
     assert space.do(words.Seen(5, 1_400)).sequence == 1_500
     assert len(space.answer(words.Events(5, 1_400)).events) == 100
     space.validate()
-
-
-def test_a_tuple_on_its_way_to_a_take_is_hidden_until_that_is_over():
-    space = machine()
-    wanted = template_of(("a", int))
-
-    def waits(consumer):
-        waiting = words.Take(wanted, wait=True, consumer=consumer, owner=consumer, owner_lease_us=1)
-        assert isinstance(space.do(waiting), Waiting)
-
-    waits(11)
-    space.do(words.Write([item_of(("a", 1))]))
-    assert isinstance(space.answer(words.Find(wanted)), Taken), "it is there until it is taken"
-    assert space.do(words.Take(wanted)) == Nothing(True)
-    cautious = words.Take(wanted, wait=True, consumer=12, owner=12, owner_lease_us=1, if_exists=True)
-    assert isinstance(space.do(cautious), Waiting)
-    space.do(words.Finish(11))
-    assert space.answer(words.Find(wanted)) == Nothing()
-    assert 12 not in space.lines.waiters, "there is nothing to wait for any more"
-    waits(13)
-    space.do(words.Write([item_of(("a", 2))]))
-    restored = machine()
-    restored.restore([(name, space.encode_part(name)) for name in space.part_names()])
-    for one in (space, restored):
-        one.validate()
-        assert one.do(words.Take(wanted)) == Nothing(True)
-        one.do(words.Release(13))
-        assert isinstance(one.answer(words.Find(wanted)), Taken), "it came back"
-        one.validate()
-
-
-def test_takes_are_served_in_their_order_and_what_a_dead_taker_was_handed_comes_back():
-    space = machine()
-    for consumer in (11, 12, 13):
-        waiting = words.Take(template_of(("a", int)), wait=True, consumer=consumer, owner=consumer, owner_lease_us=1)
-        assert isinstance(space.do(waiting), Waiting)
-    space.do(words.Write([item_of(("a", 1)), item_of(("a", 2))]))
-    assert space.do(words.Take(template_of(("a", int)))) == Nothing(True), "both are handed out"
-    space.expire([11])
-    assert space.do(words.Finish(11)) == Ended("consumer")
-    assert space.do(words.Finish(13)).numbers == [1], "the next in line"
-    assert space.do(words.Finish(12)).numbers == [2]
-    assert not space.kept
-
-
-def test_a_transaction_that_waits_for_what_it_has_read_is_served_when_it_alone_locks_it():
-    space = machine()
-    template, item = template_of(("a", int)), item_of(("a", 1))
-    space.do(words.Write([item]))
-    for transaction in (7, 8):
-        space.do(words.Join(transaction, LEASE_US))
-        assert space.do(words.Take(template, transaction=transaction, keep=True)) == Taken([1], [item])
-    waiting = words.Take(template, wait=True, consumer=11, owner=1, owner_lease_us=1, transaction=7, if_exists=True)
-    assert isinstance(space.do(waiting), Waiting)
-    space.do(words.Abort(8))
-    assert space.do(words.Finish(11)) == Taken([1], [item])
-    space.validate()
-    space.do(words.Abort(7))
-    assert space.do(words.Take(template)) == Taken([1], [item])
-
-
-def test_what_is_handed_to_a_transaction_that_reads_it_is_locked_again_if_the_taker_dies():
-    space = machine()
-    template, item = template_of(("a", int)), item_of(("a", 1))
-    space.do(words.Write([item]))
-    for transaction in (7, 8):
-        space.do(words.Join(transaction, LEASE_US))
-        space.do(words.Take(template, transaction=transaction, keep=True))
-    space.do(words.Take(template, wait=True, consumer=11, owner=1, owner_lease_us=1, transaction=7))
-    space.do(words.Commit(8))
-    space.expire([1])
-    space.validate()
-    assert space.do(words.Take(template)) == Nothing(True), "the transaction reads it still"
-    assert space.do(words.Take(template, transaction=7)) == Taken([1], [item])
 
 
 def test_a_page_does_not_end_at_tuples_whose_lease_is_over():

@@ -197,6 +197,33 @@ def test_copies_lose_nothing_and_one_copy_tells_what_it_lost():
             assert len(story.left()) == 40
 
 
+def test_a_member_that_was_cut_off_is_told_what_it_gave_up_when_it_comes_back():
+    """Others have begun its ranges anew. What it did meanwhile is told to be lost, too."""
+    for copies in (1, 2):
+        story = Story(7, 0, copies=copies)
+        for me in (1, 2, 3):
+            story.net.enter(me)
+        story.net.run(3)
+        for number in range(40):
+            story.write(1, (f"name {number}", number))
+        story.net.run(3)
+        member = story.net.members[2]
+        story.net.exclude(2)
+        for number in range(40, 60):
+            story.write(2, (f"name {number}", number))
+        story.net.run(0.9)
+        mine = [
+            written_of(item) for at in member.server.owned() for item, _ in member.server.states[at].tuples.values()
+        ]
+        story.net.run(10)
+        if copies == 1:
+            (told,) = member.lost
+            assert sum(told.values()) == len(mine) > 0
+            assert not set(mine) & set(story.left().values())
+        else:
+            assert not member.lost and len(story.left()) == 60
+
+
 def test_a_cancelled_take_gets_nothing_afterwards():
     story = Story(6, 0.1)
     for me in (1, 2):

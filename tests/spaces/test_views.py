@@ -5,7 +5,8 @@ import pytest
 from pluribus.spaces.sorted import Sorted
 from pluribus.spaces.templates import ANY, template_of
 from pluribus.spaces.values import item_of, written_of
-from pluribus.spaces.views import words
+from pluribus.spaces.views import member as members
+from pluribus.spaces.views import merging, words
 from pluribus.spaces.views.member import ViewsMember
 from pluribus.spaces.views.replica import MATCHES_MAX, TupleReplica
 from tests.spaces.network import Network
@@ -135,7 +136,8 @@ def test_a_take_looks_at_its_first_matches_and_not_at_the_whole_space(monkeypatc
     template = template_of(("task", int))
     replica.matches(template, (0, 0), 0.0)
     looked = []
-    monkeypatch.setattr(replica, "travelling", lambda name, now: looked.append(name))
+    travelling = replica.travelling
+    monkeypatch.setattr(replica, "travelling", lambda name, now: (looked.append(name), travelling(name, now))[1])
     plain = Sorted.__iter__
     monkeypatch.setattr(Sorted, "__iter__", lambda self: (seen.append(one) or one for one in plain(self)))
     seen = []
@@ -200,6 +202,92 @@ def test_faults(seed):
     # Whoever still waits does so because nothing matches; two tuples of each name show that it is alive.
     assert all(member.pending == 0 for member in net.members.values())
     story.check()
+
+
+def in_pieces(seeds):
+    """Words of one or two tuples each."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(merging, "WORD_BYTES_MAX", 150)
+        patched.setattr(members, "WORD_BYTES_MAX", 150)
+        for module in (merging, members):
+            patched.setattr(module, "NAMES_MAX", 3)
+        patched.setattr(merging, "WANTED_MAX", 4)
+        for seed in seeds:
+            test_faults(seed)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_moving_in_many_pieces_under_faults(seed):
+    in_pieces([seed])
+
+
+def test_many_tuples_and_long_ones_are_no_long_word():
+    story = Story(1, 0)
+    longest = [0]
+    deliver = story.net.deliver
+
+    def measured(sender, to, data):
+        longest[0] = max(longest[0], len(data))
+        deliver(sender, to, data)
+
+    story.net.deliver = measured
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.run(3)
+    for number in range(30):
+        story.write(1 + number % 2, ("a", number, "x" * 200_000))
+    story.net.run(5)
+    story.net.enter(3)
+    story.net.run(10)
+    story.crash(1)
+    story.net.run(5)
+    story.ask(3, "take", ("a", int, str))
+    story.net.run(5)
+    assert len(story.taken) == 1 and longest[0] < merging.WORD_BYTES_MAX + 210_000
+    assert len(story.net.members[3].replica.tuples) == 29
+    story.check()
+
+
+def test_the_names_of_many_tuples_are_told_in_parts(monkeypatch):
+    for module in (merging, members):
+        monkeypatch.setattr(module, "NAMES_MAX", 10)
+    story = Story(2, 0.2)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.run(3)
+    for number in range(55):
+        story.write(1, ("a", number))
+    story.net.run(5)
+    story.net.enter(3)
+    story.net.run(10)
+    assert len(story.net.members[3].replica.tuples) == 55
+    story.check()
+
+
+def test_what_is_written_while_the_loss_of_the_space_is_found_out_belongs_to_the_new_one():
+    story = Story(3, 0)
+    story.net.enter(1)
+    story.net.enter(2, holds=False)
+    story.net.run(3)
+    story.write(2, ("a", 0))
+    story.net.run(1)
+    member, entered = story.net.members[2], []
+    enter = member.enter
+
+    def entering(epoch, now):
+        enter(epoch, now)
+        entered.append(epoch)
+        story.write(2, ("a", len(entered)))  # it has reported already
+
+    member.enter = entering
+    story.crash(1)
+    story.net.enter(3)
+    story.net.run(2)
+    del member.enter
+    story.net.run(5)
+    assert member.lost == 1 and member.pending == 0
+    found = [written_of(item) for item, _ in story.net.members[3].replica.tuples.values()]
+    assert ("a", 0) not in found and ("a", len(entered)) in found
 
 
 @pytest.mark.parametrize("seed", range(6))

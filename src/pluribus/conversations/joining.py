@@ -12,7 +12,8 @@ Where this differs from the thesis (``docs/design/conversations.md`` says why):
 
 - *The counter decides.* Each join and leave of a person has a greater counter than any known before; of two rows the
   greater counts. In the thesis a person that has left stays so for ever, and a merge expels a member that came back. A
-  member that finds itself among those that left, while it is in, joins again.
+  member that finds itself among those that left, while it is in, joins again. One that finds itself in, after it left
+  or refused, leaves again: others remember an earlier life of it, which had a greater counter.
 - *Lists tell of conversations that are known*, not only of those that were joined: a conversation whose members are all
   away is still announced.
 - *Answers to an advertisement are spread*: each member waits a random while and sends only conversations that others
@@ -82,6 +83,7 @@ TRANSITIONS: dict[tuple[JoiningState, str], JoiningState] = {
     (JoiningState.INITIAL, "wish to create"): JoiningState.CREATE_GROUP,
     (JoiningState.RECEIVE_GROUPS, "expelled"): JoiningState.SEND_JOIN,
     (JoiningState.UPDATE_GROUP, "expelled"): JoiningState.SEND_JOIN,
+    (JoiningState.RECEIVE_GROUPS, "claimed"): JoiningState.SEND_LEAVE,
     (JoiningState.SEND_ADVERTISEMENT, "done"): JoiningState.INITIAL,
     (JoiningState.SEND_GROUPS, "done"): JoiningState.INITIAL,
     (JoiningState.RECEIVE_GROUPS, "done"): JoiningState.INITIAL,
@@ -152,10 +154,10 @@ class Joining:
 
     # Wishes of the application
 
-    def enter(self, now: float) -> None:
-        """This member is on the network, again or for the first time."""
+    def enter(self, now: float, *, again: bool = False) -> None:
+        """This member is on the network. ``again``: it was cut off for a moment, so refused conversations stay so."""
         self._go("enter")
-        for group in [group for group in self.groups.values() if group.standing == REFUSED]:
+        for group in [group for group in self.groups.values() if group.standing == REFUSED and not again]:
             group.standing = NEW
             self.invitations.append(group.info())
         self.out.append(Advertise(self.person))
@@ -196,6 +198,12 @@ class Joining:
     def refuse(self, gid: str) -> None:
         """Refuse a conversation: it is not reported again until this member's next advertisement."""
         group = self._known(gid)
+        if (
+            row := group.rows.get(self.person)
+        ) is not None and row.here:  # others remember an earlier life, which was in
+            self._go("wish to leave")
+            self._leave(group)
+            self._go("done")
         group.standing, group.invite = REFUSED, False
         self.changed.add(gid)
 
@@ -204,11 +212,14 @@ class Joining:
         if group.standing != JOINED:
             return
         self._go("wish to leave")
-        group.standing = REFUSED
-        row = self._set_own(gid, here=False)
-        self.out.append(Leave(gid, self.person, row.counter))
+        self._leave(group)
         self._say(gid, now)
         self._go("done")
+
+    def _leave(self, group: KnownConversation) -> None:
+        group.standing = REFUSED
+        row = self._set_own(group.gid, here=False)
+        self.out.append(Leave(group.gid, self.person, row.counter))
 
     def _known(self, gid: str) -> KnownConversation:
         group = self.groups.get(gid)
@@ -255,13 +266,18 @@ class Joining:
                 return
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
+        claimed = False
         for row in info.rows:
             if group.merge(row):
                 self.changed.add(info.gid)
+                claimed = claimed or (row.person == self.person and row.here)
         if (info.since, info.description) < (group.since, group.description):
             group.since, group.description = info.since, info.description
             self.changed.add(info.gid)
         self._look_at_own(group)
+        if claimed and group.standing == REFUSED:
+            self._settle("claimed", JoiningState.SEND_LEAVE)
+            self._leave(group)
         if group.invite:
             group.invite = False
             self.invitations.append(group.info())
@@ -280,9 +296,15 @@ class Joining:
         """A member believes that this person left, or an earlier life of it did: this person is in, and says so."""
         row = group.rows.get(self.person)
         if group.standing == JOINED and (row is None or not row.here):
-            if self.state != JoiningState.SEND_JOIN:  # of several in one list
-                self._go("expelled")
+            self._settle("expelled", JoiningState.SEND_JOIN)
             self._join(group)
+
+    def _settle(self, what: str, state: JoiningState) -> None:
+        """What others have of this person is wrong. One list may have that of several conversations."""
+        if self.state in (JoiningState.SEND_JOIN, JoiningState.SEND_LEAVE):
+            self.state = state
+        else:
+            self._go(what)
 
     # Time
 

@@ -176,6 +176,10 @@ class Synchronising:
         self._summary_at = now + self._jitter(self._summary_s)
         self._ask_by(now)
 
+    def renamed(self, me: int) -> None:
+        """This member has another identity from now on; its messages from before are those of another writer."""
+        self.me, self.issued = me, 0
+
     def say(self, entry: Entry, now: float) -> None:
         """A message of this member."""
         self.issued = max(self.issued, entry.id[1] + 1)

@@ -185,6 +185,8 @@ ADVERTISED_MAX = 10_000
 HEADERS_PER_EVENT_MAX = 64
 SHARED_WAITING_MAX = 65_536
 """Events of a shared subscription that wait for a subscriber. Beyond it the oldest are dropped and reported."""
+SHARED_WAITING_BYTES_MAX = 256 << 20
+"""Their bytes."""
 OUTBOX_BATCHES_MAX = 64
 """Batches of ``publish_soon`` that may wait for a window; then it raises."""
 

@@ -14,7 +14,7 @@ from ..filters import Filter, parse
 from ..filters.events import declared_fields, has_field, read_path
 from ..filters.predicate import Predicate
 from ..filters.tree import Field
-from ..wire.bodies import DATA, Kind, checked_type, type_of
+from ..wire.bodies import DATA, Kind, checked_type, plain_type, type_of
 from .event import Event
 from .topics import levels_of
 
@@ -28,7 +28,7 @@ Translate = Callable[[Event[Any]], Event[Any] | None]
 class Interest:
     """Immutable, except ``where``, which changes when a subscriber moves."""
 
-    __slots__ = ("_now", "by_body", "filter", "holds", "pattern", "translate", "type")
+    __slots__ = ("_kinds", "_now", "by_body", "concept", "filter", "holds", "pattern", "translate", "type", "type_name")
 
     def __init__(
         self,
@@ -38,18 +38,31 @@ class Interest:
         *,
         now: Now | None = None,
         translate: Translate | None = None,
+        concept: str = "",
     ) -> None:
         levels_of(pattern)
         self.pattern = pattern
         self.type = checked_type(type)
+        self.type_name = "" if self.type is None else self.type.__name__
+        self._kinds: frozenset[str] | None = None
         self._now = now
         self.translate = translate
         """Translates an event for the reader before the condition is checked; None if it is not about its concept."""
+        self.concept = concept
         self.filter: Filter | None = None
         self.holds: Predicate | None = None
         self.by_body = False
         if where is not None:
             self.set_where(where)
+
+    def of_types(self, name: str, kinds: Iterable[str]) -> None:
+        """Ask for a type of another program, by its name: for bodies of these registered types, which this program may
+        not know, or of a type of plain data."""
+        self.type_name, known = name, frozenset(kinds)
+        if known:
+            self._kinds = known
+        else:
+            self.type = plain_type(name)
 
     def set_where(self, where: str | Filter | None) -> None:
         """Another condition from now on; None: no condition."""
@@ -72,6 +85,8 @@ class Interest:
 
     def takes(self, kind: Kind) -> bool | None:
         """Whether bodies of a kind are of the wanted type; ``None``: each body must be checked."""
+        if self._kinds is not None:
+            return kind in self._kinds
         if self.type is None or self.type is object:
             return True
         known = type_of(kind)

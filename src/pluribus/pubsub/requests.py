@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ..core.ids import MessageId
-from ..core.limits import BACKLOG_EVENTS, TOPIC_CHARS_MAX
+from ..core.limits import BACKLOG_EVENTS, NAME_CHARS_MAX, TOPIC_CHARS_MAX, TYPES_MAX
 from ..wire.asking import ANYWHERE, WAIT_S_MAX, Words
 from .durable.rights import published
 
+Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARS_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Guarantee = Literal["best effort", "reliable", "ordered", "fifo", "causal", "total"]
@@ -43,6 +44,10 @@ class Listen(msgspec.Struct, array_like=True, frozen=True, tag=2):
     slow: Slow = "tell"
     retain: bool = True
     shared: Text | None = None
+    bodies: Name = ""
+    """Of a shared subscription: the name of the type of bodies. Of others the client checks the type itself."""
+    kinds: Annotated[list[Name], msgspec.Meta(max_length=TYPES_MAX)] = []
+    """The names under which such types are registered; empty if it is a type of plain data."""
 
 
 class Unlisten(msgspec.Struct, array_like=True, frozen=True, tag=3):

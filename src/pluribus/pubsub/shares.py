@@ -16,12 +16,13 @@ events that it has not begun (``Worked.back``). Then they wait again, in their o
 dealer leaves (``Left``), the next one is it from that place on; it has seen every word since it joined, so it knows
 which events wait. Nothing is decided by how an event is matched or decoded, which may differ from program to program:
 words name identities. A subscriber that was dealt an event which it does not have gives it back, and it is dealt with
-its body (``whole``).
+its body (``whole``); if it cannot read that either, it counts the event as malformed and finishes it. An event that the
+dealer's program cannot read, or does not match, waits until another one is the dealer.
 
 *Newcomers.* Who joins does not have the events that wait and are held. The dealer tells them in its words, a piece at a
 time (``Dealt.known``), and deals them with their bodies until then: so newcomers help with what waits, and it outlives
-those who were there when it came. What is told of a held event counts if its holder has said nothing meanwhile; else
-it is told again.
+those who were there when it came. What is told of a held event counts if its holder has said nothing meanwhile, and
+nobody has joined since the dealer spoke; else it is told again.
 
 *One word at a time.* The dealer says its next ``Dealt``, and a subscriber its next ``Worked``, when the one before has
 come back to it. If it cannot know whether it came through, it says the same word again: words are numbered, and a
@@ -44,7 +45,8 @@ those of one ``receive_many``. An event is never lost while a subscriber stays i
 it came, or was told of it. Live: while somebody wants and something waits, the dealer deals; if its member is gone, the
 next subscriber is the dealer.
 
-Limit: ``SHARED_WAITING_MAX`` events wait in a set; beyond it the oldest are dropped and reported.
+Limits: ``SHARED_WAITING_MAX`` events wait in a set, of ``SHARED_WAITING_BYTES_MAX`` bytes together, or a single longer
+one; beyond that the oldest are dropped and reported.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ import msgspec
 
 from ..core.errors import MalformedFrame
 from ..core.ids import MessageId
-from ..core.limits import SHARED_WAITING_MAX
+from ..core.limits import SHARED_WAITING_BYTES_MAX, SHARED_WAITING_MAX
 from ..wire.bodies import Opaque, encode_body
 from .batch import Arrived, EventExtra, Gathering, decode_batch, encode_batch
 from .event import Event
@@ -68,9 +70,10 @@ Taker = tuple[int, int]
 Id = tuple[int, int]
 
 GRANT_BYTES_MAX = 1 << 20
-"""Bytes of bodies in one word of the dealer; one event in any case."""
+"""Bytes of bodies in one word of the dealer. A longer event is the only one with its body in its word: two could be
+more than a message can have."""
 KNOWN_BYTES_MAX = 256 << 10
-"""Of these, for events that newcomers are told of."""
+"""Of these, for events that newcomers are told of; a longer one is told in a word without other bodies."""
 
 LONGEST_USUAL = 1_024
 """A batch of one event takes a longer one too."""
@@ -91,18 +94,25 @@ class Hand:
         """These are its own too, but this member does not have them."""
         raise NotImplementedError
 
+    def cannot_read(self, ids: list[Id]) -> None:
+        """These are its own too, and came with their bodies, which this program cannot decode."""
+        raise NotImplementedError
+
     def missed(self, count: int) -> None:
-        """So many events of the set were dropped, because too many wait."""
+        """So many events of the set were dropped, because too many wait, or too many bytes."""
         raise NotImplementedError
 
 
 class SharedEvent:
     """An event of a set at this member."""
 
-    __slots__ = ("again", "at", "event", "whole")
+    __slots__ = ("again", "at", "event", "size_bytes", "whole")
 
-    def __init__(self, event: Event[Any], at: int, *, again: bool = False, whole: bool = False) -> None:
+    def __init__(
+        self, event: Event[Any], at: int, size_bytes: int, *, again: bool = False, whole: bool = False
+    ) -> None:
         self.event = event
+        self.size_bytes = size_bytes
         self.at = at
         """How many had come before; a member that joined later does not have it, unless it was told (``TOLD``)."""
         self.again = again
@@ -120,6 +130,7 @@ class Share:
         self.key = key
         self.mine: dict[Taker, Hand] = {}
         self.waiting: OrderedDict[Id, SharedEvent] = OrderedDict()
+        self.waiting_bytes = 0
         self.held: dict[Taker, OrderedDict[Id, SharedEvent | None]] = {}
         """None: this member does not have the event."""
         self.wants: OrderedDict[Taker, tuple[int, int]] = OrderedDict()
@@ -134,17 +145,33 @@ class Share:
         """Events that some subscriber does not have, because it joined later."""
         self._came = 0
 
-    def put(self, events: list[Event[Any]]) -> None:
+    def put(self, events: list[Event[Any]], each_bytes: int) -> None:
         for event in events:
-            self.waiting[_id(event.id)] = SharedEvent(event, self._came)
+            self._wait(_id(event.id), SharedEvent(event, self._came, each_bytes))
             self._came += 1
         dropped = 0
-        while len(self.waiting) > SHARED_WAITING_MAX:
-            self.waiting.popitem(last=False)
+        while len(self.waiting) > SHARED_WAITING_MAX or (
+            self.waiting_bytes > SHARED_WAITING_BYTES_MAX and len(self.waiting) > 1
+        ):
+            oldest = next(iter(self.waiting))
+            self._take(oldest)
+            self.untold.pop(oldest, None)
             dropped += 1
         if dropped:
             for hand in self.mine.values():
                 hand.missed(dropped)
+
+    def _wait(self, id: Id, one: SharedEvent, *, first: bool = False) -> None:
+        self.waiting[id] = one
+        self.waiting_bytes += one.size_bytes
+        if first:
+            self.waiting.move_to_end(id, last=False)
+
+    def _take(self, id: Id) -> SharedEvent | None:
+        one = self.waiting.pop(id, None)
+        if one is not None:
+            self.waiting_bytes -= one.size_bytes
+        return one
 
     # Words, in the order
 
@@ -166,8 +193,10 @@ class Share:
             return
         self.turns[taker] = word.turn
         held = self.held.get(taker) or OrderedDict()
-        for id in word.done:
-            held.pop(_id(id), None)
+        for id in map(_id, word.done):
+            if id in held:
+                del held[id]
+                self.untold.pop(id, None)
         self._wait_again([(id, held.pop(id)) for id in map(_id, word.back) if id in held], whole=True)
         self.wants.pop(taker, None)
         if word.wants:
@@ -178,7 +207,8 @@ class Share:
         if word.serial <= self.serials.get(dealer, 0):
             return
         self.serials[dealer] = word.serial
-        self._told(takers, word.known)
+        if tuple(word.newest) == takers[-1]:
+            self._told(takers, word.known)
         for grant in word.grants:
             taker = (grant.member, grant.number)
             if taker in takers:  # else it has left meanwhile, and the events wait on
@@ -205,15 +235,16 @@ class Share:
         if new:  # they are older than those that came here
             before = [(id, one) for id, one in self.waiting.items() if one.at == TOLD]
             self.waiting = OrderedDict([*before, *new, *self.waiting.items()])
+            self.waiting_bytes += sum(one.size_bytes for _, one in new)
 
     def _granted(self, taker: Taker, grant: Grant) -> None:
         held = self.held.setdefault(taker, OrderedDict())
-        bodies = {id: made for made in map(_unpacked, grant.whole) if made is not None for id in [_id(made.event.id)]}
-        events, lacking = [], []
+        bodies = {id: _unpacked(whole) for whole in grant.whole for id in _ids_of(whole)}
+        events, lacking, unreadable = list[Event[Any]](), list[Id](), list[Id]()
         for id in map(_id, grant.ids):
-            one = held[id] = self.waiting.pop(id, None) or bodies.get(id)
+            one = held[id] = self._take(id) or bodies.get(id)
             if one is None:
-                lacking.append(id)
+                (unreadable if id in bodies else lacking).append(id)
             else:
                 if id in bodies:
                     self.untold.pop(id, None)
@@ -223,6 +254,8 @@ class Share:
             del self.wants[taker]
         if taker in self.mine:
             self.mine[taker].given(events, grant.turn)
+            if unreadable:
+                self.mine[taker].cannot_read(unreadable)
             if lacking:
                 self.mine[taker].lacks(lacking)
 
@@ -238,13 +271,12 @@ class Share:
         for id, one in reversed(list(some)):
             if one is not None:
                 one.again, one.whole = one.again or again, one.whole or whole
-                self.waiting[id] = one
-                self.waiting.move_to_end(id, last=False)
+                self._wait(id, one, first=True)
 
     # The dealer
 
-    def deal(self, dealer: Taker) -> Dealt:
-        """What the dealer says next."""
+    def deal(self, dealer: Taker, newest: Taker) -> Dealt:
+        """What the dealer says next; ``newest`` is the subscriber that joined last."""
         given: dict[Taker, tuple[list[Id], list[Whole]]] = {taker: ([], []) for taker in self.wants}
         waiting, size, granted = iter(self.waiting.items()), 0, set[Id]()
         hungry = list(self.wants)
@@ -255,11 +287,15 @@ class Share:
                     hungry.clear()
                     break
                 ids, bodies = given[taker]
+                if one.whole:
+                    body = _packed(one)
+                    if size and size + len(body.batch) > GRANT_BYTES_MAX:
+                        hungry.clear()
+                        break
+                    bodies.append(body)
+                    size += len(body.batch)
                 ids.append(id)
                 granted.add(id)
-                if one.whole:
-                    bodies.append(_packed(one))
-                    size += len(bodies[-1].batch)
                 if len(ids) >= self.wants[taker][1]:
                     hungry.remove(taker)
         grants = [
@@ -267,27 +303,29 @@ class Share:
             for taker, (ids, bodies) in given.items()
             if ids
         ]
-        known = self._tell(granted) if self.untold else []
-        return Dealt(self.key, dealer[1], self.serials.get(dealer, 0) + 1, grants, known)
+        known = self._tell(granted, size) if self.untold else []
+        return Dealt(self.key, dealer[1], self.serials.get(dealer, 0) + 1, grants, known, newest)
 
     @property
     def has_to_say(self) -> bool:
         return bool(self.untold or (self.wants and self.waiting))
 
-    def _tell(self, granted: set[Id]) -> list[Known]:
+    def _tell(self, granted: set[Id], given_bytes: int) -> list[Known]:
+        """What newcomers are told in a word that hands out bodies of ``given_bytes``."""
         holders = {id: taker for taker, items in self.held.items() for id in items}
         known, size = list[Known](), 0
         for id in list(self.untold):
-            if size >= KNOWN_BYTES_MAX:
-                break
             taker = holders.get(id)
             one = self.waiting.get(id) if taker is None else self.held[taker][id]
             if one is None:  # it is finished
                 del self.untold[id]
             elif id not in granted:
                 member, number = taker or (0, 0)
-                known.append(Known(member, number, self.turns.get((member, number), 0), _packed(one)))
-                size += len(known[-1].whole.batch)
+                whole = _packed(one)
+                size += len(whole.batch)
+                if size > KNOWN_BYTES_MAX and (known or given_bytes):
+                    break
+                known.append(Known(member, number, self.turns.get((member, number), 0), whole))
         return known
 
     # Beginning anew
@@ -301,6 +339,7 @@ class Share:
     def clear(self) -> None:
         """Forget everything but who is here."""
         self.waiting.clear()
+        self.waiting_bytes = 0
         for known in (self.held, self.wants, self.turns, self.serials, self.joined, self.untold):
             known.clear()
 
@@ -309,6 +348,7 @@ class Share:
         assert len(set(somewhere)) == len(somewhere), "an event is held twice"
         assert not self.waiting.keys() & set(somewhere), "an event waits, and is held"
         assert len(self.waiting) <= SHARED_WAITING_MAX
+        assert self.waiting_bytes == sum(one.size_bytes for one in self.waiting.values())
 
 
 class Shares:
@@ -363,11 +403,11 @@ class Shares:
             if not takers:  # the member of the last one has taken what it keeps before
                 share.clear()
 
-    def give(self, key: str, events: list[Event[Any]]) -> None:
-        """Events that match the set's interest."""
+    def give(self, key: str, events: list[Event[Any]], each_bytes: int) -> None:
+        """Events that match the set's interest, and about how many bytes each has."""
         share = self._shares.get(key)
         if share is not None and any(taker in share.mine for taker in self.takers.get(key, ())):
-            share.put(events)
+            share.put(events, each_bytes)
 
     # At this member
 
@@ -397,7 +437,10 @@ class Shares:
 
     def deal(self, key: str) -> Dealt | None:
         """What this member says as the dealer of a set; None if there is nothing to say, or another one deals."""
-        return self._shares[key].deal(self.takers[key][0]) if self.deals(key) else None
+        if not self.deals(key):
+            return None
+        takers = self.takers[key]
+        return self._shares[key].deal(takers[0], takers[-1])
 
     def deals(self, key: str) -> bool:
         """Whether this member is the dealer of a set, and has something to say."""
@@ -465,4 +508,13 @@ def _unpacked(whole: Whole) -> SharedEvent | None:
         ((event,),) = [section.events() for section in Arrived(decode_batch(whole.batch)).sections()]
     except (MalformedFrame, ValueError):  # of another release of a program, perhaps
         return None
-    return SharedEvent(event, TOLD, again=whole.again, whole=True)
+    return SharedEvent(event, TOLD, len(whole.batch), again=whole.again, whole=True)
+
+
+def _ids_of(whole: Whole) -> list[Id]:
+    """The identity of the event, also if its body cannot be decoded here."""
+    try:
+        batch = decode_batch(whole.batch)
+    except MalformedFrame:
+        return []
+    return [(batch.sender, batch.numbers[0] if batch.numbers else batch.first)]

@@ -161,6 +161,9 @@ class Dealt(msgspec.Struct, array_like=True, frozen=True):
     """Grows with every word of this dealer; a word that comes twice counts once."""
     grants: Annotated[list[Grant], msgspec.Meta(max_length=SHARED_WAITING_MAX)]
     known: Annotated[list[Known], msgspec.Meta(max_length=SHARED_WAITING_MAX)] = []
+    newest: tuple[int, int] = (0, 0)
+    """The subscriber that joined last, as far as the dealer knew when it said this. ``known`` counts only if nobody has
+    joined since: a newcomer does not know what was said before it came, and could not tell that it is out of date."""
 
 
 WORDS = (

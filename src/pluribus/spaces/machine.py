@@ -15,8 +15,8 @@ place       because                               who sees it                lea
                                                   them cannot take it
 ``hidden``  a transaction has taken it            nobody                     its end
 ``own``     a transaction has written it          that transaction           its end
-``held``    it was handed to a take that waits    everybody; others cannot   Finish, Expire
-                                                  take it
+``held``    it was handed to a take that waits    all that saw it before;    Finish, Expire
+                                                  others cannot take it
 ==========  ====================================  =========================  ==================
 
 *Waiting is state.* A take that finds no match stands in line (``demand``); the command that brings a match hands it
@@ -111,6 +111,8 @@ class SpaceMachine(Machine):
         self.free = TupleIndex()
         self.locked = TupleIndex()
         self.hidden = TupleIndex()
+        self.given = TupleIndex()
+        """Tuples in the place ``held``, but for those that only the transaction sees that has written them."""
         self.own: dict[int, TupleIndex] = {}
         self.demands: Demands = Demands(self.parts)
         self.lines = WaitingLines(self.parts, self.demands)
@@ -242,7 +244,7 @@ class SpaceMachine(Machine):
         self._touch(kept)
         kept.held = best.number
         if not kept.written:
-            self.hidden.add(kept.number, kept.item)
+            self.given.add(kept.number, kept.item)
         self.demands.assign(best, kept.number, kept.item.size, 1)
         return True
 
@@ -273,17 +275,12 @@ class SpaceMachine(Machine):
                 best = index.rank(template, number)
         return None if best is None else self.kept[best[1]]
 
-    def _on_its_way(self, template: Template) -> KeptTuple | None:
-        """A match that was handed to a take: it is there until the take is over, and stays if its caller gives up."""
-        number = self.hidden.find(template, lambda number: bool(self.kept[number].held) and self._alive(number))
-        return None if number is None else self.kept[number]
-
     def _alone(self, number: int, transaction: int) -> bool:
         return self._alive(number) and self.kept[number].readers == [transaction]
 
     def _is_hidden(self, template: Template, transaction: int) -> bool:
         """True if there is a match that a transaction hides or locks, or that a take was handed which is not over."""
-        if self.hidden.find(template, self._alive) is not None:
+        if any(index.find(template, self._alive) is not None for index in (self.hidden, self.given)):
             return True
         return self.locked.find(template, lambda number: not self._alone(number, transaction)) is not None
 
@@ -391,14 +388,15 @@ class SpaceMachine(Machine):
             self._touch(kept)
             kept.held = 0
             if not kept.written:
-                self.hidden.remove(kept.number)
+                self.given.remove(kept.number)
         return held
 
     def _finish(self, command: words.Finish) -> Outcome:
         if command.consumer not in self.lines.waiters:
             return Ended("consumer")
         refused = self._no_room(command.write) if command.write else None
-        if refused is not None:
+        if refused is not None:  # nobody asks again for this take
+            self._give_back(self._leave_line(command.consumer))
             return refused
         transaction = self.lines.line(command.consumer).transaction
         found = self._leave_line(command.consumer)
@@ -453,12 +451,11 @@ class SpaceMachine(Machine):
 
     def _cancel(self, number: int) -> Outcome:
         kept = self.kept.get(number)
-        if kept is None or not self._alive(number):
+        if kept is None or not self._alive(number) or kept.held or kept.taken:  # a take is in progress
             return Ended("lease")
-        if kept.held or kept.taken:
-            return Ended("lease")  # a take is in progress
         self._unindex(kept)
         self._expired(kept)
+        self._release_if_exists()
         return Done()
 
     def _expired(self, kept: KeptTuple) -> None:
@@ -480,6 +477,8 @@ class SpaceMachine(Machine):
         found = self.registrations.known.get(command.registration)
         if found is not None:
             return Leased(command.lease_us, found.sequence, found.epoch)
+        if command.registration in self.demands.consumers:
+            return Refused(f"the number {command.registration} is taken: draw another")
         lease_us = granted(command.lease_us)
         if not self.registrations.add(command, lease_us):
             return Refused(f"{REGISTRATIONS_MAX:,} registrations are in this space: cancel some")
@@ -692,20 +691,23 @@ class SpaceMachine(Machine):
                 )
 
     def _seen_by(self, transaction: int) -> list[TupleIndex]:
-        own = self.own.get(transaction)
-        return [self.free, self.locked] if own is None else [self.free, self.locked, own]
+        seen = [self.free, self.locked, self.given]
+        return [*seen, self.own[transaction]] if transaction in self.own else seen
 
     def _count(self, template: Template, transaction: int) -> int:
         places = self._seen_by(transaction)
         if self._dues and self._dues[0][0] <= self.ground.now_us:  # some may have ended that no tick has removed yet
             return sum(1 for index in places for number in index.matches(template) if self._alive(number))
-        return sum(index.count(template) for index in places)
+        total = sum(index.count(template) for index in places if index is not self.given)
+        return total + sum(map(self._alive, self.given.matches(template)))
 
     def _found(self, template: Template, most: int, after: int, transaction: int) -> Outcome:
         if most == 1 and after < 0:
-            kept = self._find(template, transaction, True) or self._on_its_way(template)
-            hidden = kept is None and self._is_hidden(template, transaction)
-            return Nothing(hidden) if kept is None else Taken([kept.number], [kept.item])
+            kept = self._find(template, transaction, True)
+            number = self.given.find(template, self._alive) if kept is None else kept.number
+            if number is None:
+                return Nothing(self._is_hidden(template, transaction))
+            return Taken([number], [self.kept[number].item])
         pages = [index.page(template, after, most, self._alive) for index in self._seen_by(transaction)]
         numbers = sorted(chain(*pages))[:most]
         return Taken(numbers, [self.kept[number].item for number in numbers])
@@ -746,6 +748,7 @@ class SpaceMachine(Machine):
                 kept = self.kept[which]
                 self._unindex(kept)
                 self._expired(kept)
+                self._release_if_exists()
             elif what == 1:
                 self._forget(which)
             else:
@@ -841,9 +844,10 @@ class SpaceMachine(Machine):
         self._restamp()
 
     def _reindex(self, kept: KeptTuple) -> None:
-        if kept.held and kept.written:
-            return
-        if kept.taken or kept.held:
+        if kept.held:
+            if not kept.written:
+                self.given.add(kept.number, kept.item)
+        elif kept.taken:
             self.hidden.add(kept.number, kept.item)
         elif kept.readers:
             self.locked.add(kept.number, kept.item)
@@ -868,15 +872,15 @@ class SpaceMachine(Machine):
     def validate(self) -> None:
         """For tests."""
         self.demands.validate()
-        for index in (self.free, self.locked, self.hidden, *self.own.values()):
+        for index in (self.free, self.locked, self.hidden, self.given, *self.own.values()):
             index.validate()
         held = {number: one.number for one in self.demands.consumers.values() for number in one.held if number < EVENT}
         for number, kept in self.kept.items():
-            hidden = number in self.hidden and not (number in held and not kept.written)
-            places = [number in self.free, number in self.locked, hidden, number in held]
+            places = [number in self.free, number in self.locked, number in self.hidden, number in held]
             places.append(any(number in own for own in self.own.values()))
             assert sum(places) == 1, f"tuple {number} is in {sum(places)} places"
             assert kept.held == held.get(number, 0)
+            assert (number in self.given) == (number in held and not kept.written)
         assert {*self.lines.waiters, *self.registrations.known} == set(self.demands.consumers)
         assert self.size_bytes == sum(kept.item.size for kept in self.kept.values())
         for waiter in self.lines.waiters.values():

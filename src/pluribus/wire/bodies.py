@@ -112,6 +112,21 @@ def checked_type(wanted: Any) -> type | None:
     return wanted
 
 
+def plain_type(name: str) -> type:
+    """The type of plain data of that name; else ``BadInput``."""
+    for cls in (*_PLAIN, object):
+        if cls.__name__ == name and cls is not Opaque:
+            return cls
+    raise BadInput(f"{name!r} is no type of plain data: register it, or use one such as dict")
+
+
+def names_of(wanted: type) -> list[str]:
+    """The names of the registered types whose bodies are of this type, sorted; none for a type of plain data."""
+    if wanted is object or wanted in _PLAIN:
+        return []
+    return sorted(name for cls, name in _names.items() if isinstance(name, str) and issubclass(cls, wanted))
+
+
 def registered_name(cls: type) -> str | None:
     """The name under which a program registered a type; None if it did not."""
     name = _names.get(cls)

@@ -227,6 +227,35 @@ async def test_a_client_that_was_late_goes_on_in_its_conversation():
         assert not any(task.done() for room in rooms for task in room._carrier._tasks)
 
 
+@on_a_loop
+async def test_a_client_goes_on_in_its_conversations_when_its_connection_is_back():
+    async with served("guests-back", name="ann") as ann, pluribus.connect(url_of(ann), name="bob") as bob:
+        rooms = [await bus.conversation("travel") for bus in (ann, bob)]
+        lobby = await ann.conversations()
+        delhi = await rooms[1].send("Did you visit Delhi?")
+        await until(lambda: len(rooms[0].history()) == 1, 30)
+        hers = await bob.conversations()
+        await ann.conversation("chess")
+        await until(lambda: [info.gid for info in hers.invited] == ["chess"], 30)
+        hers.refuse("chess")
+        before = rooms[1]._carrier.group.me
+        for _ in range(2):
+            bob.line._writer.transport.abort()
+            await rooms[1].send("nobody hears this", parent=delhi)  # the others get it when she is back
+            await rooms[0].send("Yes", parent=delhi)
+            await until(lambda before=before: rooms[1]._carrier.group.me != before, 30)
+            before = rooms[1]._carrier.group.me
+        told = await rooms[1].send("here I am")
+        assert told == (before, 0), "others know it as the first message of the guest that she is now"
+        await until(lambda: len(rooms[0].history()) == len(rooms[1].history()) == 6, 60)
+        assert shown(rooms[0]) == shown(rooms[1])
+        await until(lambda: rooms[0].members == {"ann": True, "bob": True}, 30)
+        assert not hers.invited, "what she refused is not reported again"
+        await rooms[1].leave()
+        await until(lambda: lobby.info("travel").members == ["ann"], 30)
+        assert rooms[0]._sync.forged == rooms[1]._sync.forged == 0
+
+
 @pytest.mark.parametrize("stack", ["adhoc", "views"])
 @on_a_loop
 async def test_a_client_talks_in_a_conversation(stack):

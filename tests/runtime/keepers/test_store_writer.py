@@ -14,7 +14,7 @@ from pluribus.core import limits
 from pluribus.core.errors import BadInput, Closed, Overflow, Unavailable
 from pluribus.core.ports import Append, Bounds, Cut, Put, Trim
 from pluribus.runtime.keepers import store_writer as writer_module
-from pluribus.runtime.keepers.store_writer import CALM, PROBED, StoreWriter
+from pluribus.runtime.keepers.store_writer import CALM, PATIENCE, PROBED, StoreWriter
 from pluribus.store.memory import MemoryBackend
 from pluribus.store.sqlite import SqliteBackend
 from tests.harness import eventually, on_a_loop
@@ -130,6 +130,35 @@ def test_who_is_alone_and_quick_commits_in_the_loops_turn_and_asks_the_thread_no
             writer.alone = lambda: False
             assert await written(writer, 10) == 0
             assert writer.end("log") == writer.submissions == writer.commits
+
+    run()
+
+
+async def answered_late(writer):
+    """A write, and a turn after it another one, as a program makes that settles what it has and then sends more."""
+    loop = asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    writer.append("log", [b"settled"], first.set_result)
+    loop.call_soon(writer.append, "log", [b"sent"], second.set_result)
+    assert await first is None and await second is None
+
+
+def test_a_write_that_just_misses_a_commit_teaches_the_next_ones_to_wait_for_it(patient):
+    @on_a_loop
+    async def run():
+        with closing(writer_on(SqliteBackend(":memory:"))) as writer:
+            writer.alone = lambda: True
+            for _ in range(3):
+                await answered_late(writer)
+            before, in_turn = writer.commits, writer.in_turn
+            for _ in range(PROBED):
+                await answered_late(writer)
+            assert writer.commits == before + PROBED, "both share a commit"
+            assert writer.in_turn > in_turn, "so that nothing comes while the disk is at work"
+            assert writer._patience == PATIENCE
+            await written(writer, PATIENCE)
+            assert writer._patience == 0, "nothing has joined, so nothing waits any longer"
+            assert writer.end("log") == writer.submissions
 
     run()
 

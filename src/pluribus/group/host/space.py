@@ -64,10 +64,14 @@ class LogExtents:
             self._lives.append(0)
             if len(self._starts) > EXTENTS_MAX:
                 self._join()
-        before = self._dead_of(-1)
-        self._totals[-1] += total
-        self._lives[-1] += live
-        self.dead += self._dead_of(-1) - before
+        if total == live and self._lives[-1]:  # nearly every row: as much is dead as before
+            self._totals[-1] += total
+            self._lives[-1] += live
+        else:
+            before = self._dead_of(-1)
+            self._totals[-1] += total
+            self._lives[-1] += live
+            self.dead += self._dead_of(-1) - before
         self.end = row + 1
         self.total += total
         self.live += live

@@ -77,9 +77,9 @@ class Tending:
 
     def applied(self) -> None:
         """Commands were applied: something may be due earlier than before."""
-        if self._keeper.leads and not self._ticking:
-            self._tick()
         if self._keeper.leads:
+            if not self._ticking:
+                self._tick()
             self._search()
 
     # What machines do outside of commands.
@@ -88,9 +88,12 @@ class Tending:
         """Search on; while found commands are under way, wait until they are applied."""
         if self.also is not None:
             self.also()
-        idle = self._searching is None and not self._bringing
-        if idle and any(one.machine.busy for one in self._host.machines.values()):
-            self._searching = self._clock.call_later(0.0, self._chores)
+        if self._searching is not None or self._bringing:
+            return
+        for hosted in self._host.machines.values():  # after every row: no generator is made
+            if hosted.machine.busy:
+                self._searching = self._clock.call_later(0.0, self._chores)
+                return
 
     def _chores(self) -> None:
         """One slice of work for each machine that has some; then other tasks have their turn."""

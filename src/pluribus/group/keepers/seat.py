@@ -128,8 +128,7 @@ class Seat:
         """Behind the last mark."""
         self._since_bytes = self._since_commands = 0
         """Applied since the last mark."""
-        self._written_bytes = 0
-        """Of the last snapshot."""
+        self._mark_after(0)
         self.kept_at: float | None = None
         """When the last snapshot was kept."""
         self._taking: Taking | None = None
@@ -261,8 +260,11 @@ class Seat:
     @property
     def wants_mark(self) -> bool:
         """True if enough was applied since the last mark: several times what the last snapshot had to write."""
-        bytes_max = min(max(self.settings.snapshot_bytes, 4 * self._written_bytes), REPLAY_BYTES_MAX)
-        return self._since_bytes >= bytes_max or self._since_commands >= REPLAY_COMMANDS_MAX
+        return self._since_bytes >= self._mark_bytes or self._since_commands >= REPLAY_COMMANDS_MAX
+
+    def _mark_after(self, written_bytes: int) -> None:
+        """The next mark is due after several times what the last snapshot wrote."""
+        self._mark_bytes = min(max(self.settings.snapshot_bytes, 4 * written_bytes), REPLAY_BYTES_MAX)
 
     def take_snapshot(self, marked: bool = False) -> None:
         """Begin a snapshot, unless one is under way, which then goes on."""
@@ -318,7 +320,7 @@ class Seat:
                 self._taking = None
                 self._distrusts = False
                 self.state.thaw(True)
-            self._written_bytes = taking.written_bytes
+            self._mark_after(taking.written_bytes)
             self.kept_at = self.clock.now()
             self.trim()
             if taking.marked:

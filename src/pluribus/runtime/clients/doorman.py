@@ -30,6 +30,7 @@ from ...wire import asking, door
 from ...wire.asking import Arriving
 from ..styles.access.guard import Visitor
 from ..styles.style import Style
+from .presence import notice_absence
 
 if TYPE_CHECKING:
     from ..bus import Bus
@@ -104,6 +105,7 @@ class Doorman:
             self._bus.guard.required = True
 
     async def _knocked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        notice_absence(writer)
         client = ClientConnection(self._bus, reader, writer)
         if len(self._clients) >= CLIENTS_MAX:
             writer.close()

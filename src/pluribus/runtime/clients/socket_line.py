@@ -20,6 +20,7 @@ from ...engines.tls import tls_option
 from ...wire import asking, door
 from ...wire.asking import Answered, Failed, Pushed
 from .login import LOGIN, Credentials, check_private, logged_in, login_of
+from .presence import notice_absence
 
 CONNECT_S = 5.0
 LOGIN_S = 60.0
@@ -123,6 +124,7 @@ class SocketLine:
     async def _greet(self, host: Address) -> None:
         tls = None if self._tls is None else self._tls.client
         reader, writer = await asyncio.open_connection(*host, ssl=tls, limit=4 << 20)
+        notice_absence(writer)
         try:
             side = door.ClientSide(self._url.bus, self._name, self._secret, os.urandom(door.NONCE_BYTES))
             writer.write(door.frame(side.hello))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from ..styles.style import Styled, StylesInUse
@@ -13,6 +14,10 @@ if TYPE_CHECKING:  # loaded when first used
     from .keeping import Keeping
 
 
+_KEEPING = "pluribus.runtime.keepers.keeping"
+"""Looked up where it was loaded: every durable event comes by here, and an import in a function costs microseconds."""
+
+
 class KeepersFace:
     """``Bus`` and ``ClientBus`` are one."""
 
@@ -21,14 +26,13 @@ class KeepersFace:
     @property
     def keeping(self) -> Keeping:
         """The way to the keepers, and this member's own, if it is one; for those who extend it."""
-        from .keeping import Keeping
-
-        return cast(Styled, self)._style(Keeping)
+        module = sys.modules.get(_KEEPING) or import_module(_KEEPING)
+        return cast("Keeping", cast(Styled, self)._style(module.Keeping))
 
     @property
     def kept(self) -> Keeping | None:
         """``keeping``, if anything was asked of keepers on this bus."""
-        module = sys.modules.get("pluribus.runtime.keepers.keeping")
+        module = sys.modules.get(_KEEPING)
         return None if module is None else self._styles.found(module.Keeping)
 
     @property

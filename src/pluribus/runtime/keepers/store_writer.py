@@ -10,6 +10,10 @@ other keeper waits for it, commits at the end of the loop's turn, as long as com
 submitted while the disk was at work. Now and then the thread commits, to see whether that is still so; and always when
 the store has to tidy up, which takes long and says nothing about other commits.
 
+A program that receives and sends submits two writes, one shortly after the other: what it settles, and what it sends
+next. The second just misses the commit of the first. So when a write came while another was under way, the next ones
+wait for one turn of the loop more; if nothing joins them in ``PATIENCE`` commits, they do not wait any longer.
+
 Reads of committed rows use a connection of their own and do not wait. Reads of other rows wait until these are
 committed. Rows that are read without holding up the loop are read by another thread (``fetcher``).
 """
@@ -37,6 +41,8 @@ CALM = 16
 """How many commits must have been quick, with nothing submitted meanwhile, before the loop commits itself."""
 PROBED = 64
 """After so many commits on the loop the thread commits once."""
+PATIENCE = 64
+"""Commits that wait a turn more after a write has missed one."""
 _REWRITES = (Cut, Trim, Restart, Repair, Replace)
 _Work = tuple[Sequence[Change], Done]
 
@@ -59,6 +65,8 @@ class StoreWriter:
         """True if no other keeper waits for this one while its disk works."""
         self._turn: list[_Work] = []
         """Writes that are committed when the loop's turn ends."""
+        self._patience = 0
+        """How many of the next commits wait a turn more."""
         self._calm = 0
         self._completed = 0
         """Submissions whose callers were told, counted by the loop; ``finished`` is counted by the thread."""
@@ -79,16 +87,19 @@ class StoreWriter:
             self._rewrites(changes, 1)
         first = self._completed == self.submissions
         self.submissions += 1
-        if self._turn or (first and self._calm >= CALM and self._may_commit()):
+        if self._turn:
             self._turn.append((changes, done))
-            if first:
-                self._loop.call_soon(self._turn_ended)
+        elif first and ((self._patience and self.alone()) or self._may_commit()):
+            self._turn.append((changes, done))
+            self._loop.call_soon(self._turn_ended, bool(self._patience))
         else:
+            if not first:
+                self._patience = PATIENCE
             self._work.put((changes, done))
 
     def _may_commit(self) -> bool:
         """Whether the loop's turn may wait for the disk."""
-        return self._backend.embedded and not self._backend.laden and self.alone()
+        return self._calm >= CALM and self._backend.embedded and not self._backend.laden and self.alone()
 
     def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
         self.write((Append(log, tuple(rows)),), done)
@@ -185,12 +196,19 @@ class StoreWriter:
                 return
 
     def _hand_over(self) -> None:
-        """A caller waits now: let the thread commit what the turn would."""
+        """Let the thread commit what waits for the end of the turn."""
         works, self._turn = self._turn, []
         for work in works:
             self._work.put(work)
 
-    def _turn_ended(self) -> None:
+    def _turn_ended(self, waits: bool) -> None:
+        if waits:
+            self._loop.call_soon(self._turn_ended, False)
+            return
+        if self._patience:
+            self._patience = PATIENCE if len(self._turn) > 1 else self._patience - 1
+        if not self._may_commit():
+            self._hand_over()
         works, self._turn = self._turn, []
         if works:
             errors, seconds = self._timed(works)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...conversations.history import SPANS_MAX
 from ...core.errors import Violation
 from ...core.ids import MemberId, MessageId
 from ..machinery.history import History
@@ -9,16 +10,19 @@ from ..machinery.history import History
 
 def same_tree(history: History) -> int:
     """When it is quiet, every member shows the same tree of messages. One that keeps no bodies (``late``) knows all of
-    them; it may know of more, whose bodies are gone with all who had them."""
+    them; it may know of more, whose bodies are gone with all who had them. Of a forger who left more gaps than are kept
+    each member has what came to it first; then the messages of all others are compared."""
     trees: dict[str, tuple[int, bytes]] = {}
     checks = 0
+    flooding = _flooding(history)
     for h in history.of("tree"):
         checks += len(h.body) // 16 + 1
-        first = trees.setdefault(h.group, (h.member, h.body)) if not h.late else None
-        if first is not None and first[1] != h.body:
+        body = _without(flooding, h.body)
+        first = trees.setdefault(h.group, (h.member, body)) if not h.late else None
+        if first is not None and first[1] != body:
             raise Violation(
                 f"{MemberId(h.member)!r} and {MemberId(first[0])!r} show different trees of {h.group!r} in the end: "
-                f"{len(h.body) // 16} and {len(first[1]) // 16} messages"
+                f"{len(body) // 16} and {len(first[1]) // 16} messages"
             )
     for h in history.of("tree"):
         if h.late and h.group in trees:
@@ -86,8 +90,13 @@ def nothing_lost(history: History) -> int:
             holds[(h.member, h.group)] = set(_identities(h.body))
         elif h.what == "deliver":
             holds.setdefault((h.member, h.group), set()).add(h.id)
+    flooding = _flooding(history)
     held = {
-        (group, message) for (member, group), known in holds.items() if (member, group) in full for message in known
+        (group, message)
+        for (member, group), known in holds.items()
+        if (member, group) in full
+        for message in known
+        if message[0] not in flooding
     }
     checks = 0
     for (member, group), tree in trees.items():
@@ -120,6 +129,24 @@ def as_wished(history: History) -> int:
                     what = "joined" if inside else "left"
                     raise Violation(f"{person} {what} {group!r}, and {MemberId(h.member)!r} knows {sorted(members)}")
     return checks
+
+
+def _flooding(history: History) -> set[int]:
+    """Writers whose messages have more gaps between them than a member keeps."""
+    numbers: dict[int, set[int]] = {}
+    for h in history.of("tree"):
+        for writer, number in _identities(h.body):
+            numbers.setdefault(writer, set()).add(number)
+    return {
+        writer for writer, known in numbers.items() if sum(number - 1 not in known for number in known) >= SPANS_MAX
+    }
+
+
+def _without(flooding: set[int], tree: bytes) -> bytes:
+    """A tree without the messages of these writers. Answers to them then hang elsewhere, so it is sorted."""
+    if not flooding:
+        return tree
+    return packed(sorted(identity for identity in _identities(tree) if identity[0] not in flooding))
 
 
 def _identities(packed: bytes) -> list[MessageId]:

@@ -1,9 +1,10 @@
 """Checkers of tuple spaces, for each kind: nothing is taken twice, invented or lost; *replicated* is linearizable.
 
 A happening ``call`` begins an operation, ``answer`` has its result; an operation without an answer may have happened or
-not. ``void`` takes an answer of a take back, ``lost`` means that a kind has reported a loss, ``flushed`` that all
-earlier operations of a member are kept, ``forced`` that a primary was forced. ``registered`` makes a registration,
-``event`` tells one listener of it (the number after that of the registration) of a tuple, ``ended`` that it is over.
+not, one that is ``undone`` has not. ``void`` takes an answer of a take back, ``lost`` means that a kind has reported a
+loss, ``flushed`` that all earlier operations of a member are kept, ``forced`` that a primary was forced. ``registered``
+makes a registration, ``event`` tells one listener of it (the number after that of the registration) of a tuple,
+``ended`` that it is over.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .linearizability import Operation, explain
 _decode = msgspec.msgpack.decode
 CELL = "c"
 """The prefix of names of tuples that no call waits for."""
+LINEAR = ("a", "b", CELL)
+"""The prefixes of names of tuples that no transaction hides, and that have no lease."""
 LEASE_OVER_S = 30.0
 """Seconds after which a tuple with a short lease must not be found any more."""
 
@@ -37,6 +40,10 @@ class Call(msgspec.Struct):
     answered: bool = False
     result: Any = None
     void: bool = False
+    twin: int = 0
+    """The number of the write that happens in one step with this take."""
+    unsure: bool = False
+    """A write that belongs to a take that is void."""
 
     @property
     def writes(self) -> bool:
@@ -53,9 +60,11 @@ def calls_of(history: History) -> dict[str, list[Call]]:
     found: dict[str, list[Call]] = {}
     for h in history.happenings:
         if h.what == "call":
-            what, given = _decode(h.body)
-            open_[h.id] = Call(h.group, h.member, what, given, h.at)
+            what, given, twin = _decode(h.body)
+            open_[h.id] = Call(h.group, h.member, what, given, h.at, twin=twin)
             found.setdefault(h.group, []).append(open_[h.id])
+        elif h.what == "undone":
+            found[h.group] = [call for call in found[h.group] if call is not open_[h.id]]
         elif h.what == "answer":
             call = open_[h.id]
             call.ended, call.answered, call.result = h.at, True, _decode(h.body)
@@ -64,6 +73,8 @@ def calls_of(history: History) -> dict[str, list[Call]]:
             for call in found.get(h.group, ()):
                 if call.member == h.member and call.takes and call.result == value:
                     call.void = True
+                    if call.twin:
+                        open_[h.member, call.twin].unsure = True
     return found
 
 
@@ -136,9 +147,29 @@ def leases_end(history: History) -> int:
         leased = {tuple(call.given): call for call in calls if call.what == "write_leased"}
         checks += len(leased)
         for call in calls:
-            write = None if call.result is None else leased.get(tuple(call.result))
+            write = None if call.result is None or call.what == "cancel" else leased.get(tuple(call.result))
             if write is not None and call.began > write.began + LEASE_OVER_S:
                 raise Violation(f"{kind}: {call.result} was found at {call.ended:.3f}, long after its lease")
+    return checks
+
+
+def cancelled_are_gone(history: History) -> int:
+    """A tuple whose lease was cancelled is not found afterwards; unless the member that cancelled it was cut off (kind
+    *views*), or a primary was forced, which goes on with an older state."""
+    checks = 0
+    forced = [h.at for h in history.of("forced")]
+    for kind, calls in calls_of(history).items():
+        if kind == "views" or (kind != "replicated" and forced):
+            continue
+        cancelled = {tuple(call.given): call for call in calls if call.what == "cancel" and call.result is not None}
+        checks += len(cancelled)
+        for call in calls:
+            cancel = None if call.result is None or call.what == "cancel" else cancelled.get(tuple(call.result))
+            if cancel is not None and call.began > cancel.ended:
+                raise Violation(
+                    f"{kind}: {call.result} was found at {call.ended:.3f}, and its lease was cancelled at "
+                    f"{cancel.ended:.3f}"
+                )
     return checks
 
 
@@ -184,6 +215,7 @@ def _kept(history: History, kind: str, calls: list[Call]) -> Iterator[Call]:
             flushed[h.member] = h.at
     for call in calls:
         unsure = kind == "views" and call.member in crashed and flushed.get(call.member, 0.0) < call.ended
+        unsure = unsure or call.unsure
         if call.writes and call.answered and not unsure:
             yield call
 
@@ -218,13 +250,15 @@ def _may_be(take: Call, value: Any) -> bool:
 
 
 class Multiset:
-    """One name of tuples that nobody waits for: a state is the tuples that are there."""
+    """The tuples of one name: a state is those that are there."""
 
     initial: Hashable = frozenset()
 
     def step(self, state: Any, operation: Operation) -> tuple[Any, Hashable]:
         if operation.what == "write":
             return None, state | {operation.arguments[0]}
+        if operation.what == "own":
+            return (operation.arguments[0] if operation.arguments[0] in state else None), state
         wanted = operation.result if operation.known else operation.arguments[0]
         if wanted is None or wanted not in state:
             return (None, state) if not state else ("another", state)
@@ -232,7 +266,8 @@ class Multiset:
 
 
 def linearizable(history: History) -> int:
-    """The kind *replicated*: one order explains all that callers saw of tuples that nobody waits for."""
+    """The kind *replicated*: one order explains all that callers saw. A take that found nothing tells nothing
+    where others wait: the only match may have been on its way to one of them."""
     checks = 0
     by_name: dict[str, list[Operation]] = {}
     for operation, name in _cells(calls_of(history).get("replicated", [])):
@@ -245,22 +280,26 @@ def linearizable(history: History) -> int:
 
 
 def _cells(calls: list[Call]) -> Iterator[tuple[Operation, str]]:
-    cells = [call for call in calls if str(call.given[0]).startswith(CELL)]
+    cells = [call for call in calls if not call.given[0] or str(call.given[0]).startswith(LINEAR)]
     taken = {tuple(call.result) for call in cells if call.takes and call.result is not None}
     missing = [tuple(call.given) for call in cells if call.what == "write" and tuple(call.given) not in taken]
     for call in cells:
         name = call.given[0]
         if call.what == "write":
             yield Operation("write", (tuple(call.given),), call.began, call.ended), name
-        elif call.answered:
+        elif call.what == "own" and call.answered:
             result = None if call.result is None else tuple(call.result)
-            what = "take" if call.takes else "read"
-            yield Operation(what, (), call.began, call.ended, result), name
-        elif call.takes:
-            mine = next((one for one in missing if one[0] == name), None)
+            yield Operation("own", (tuple(call.given),), call.began, call.ended, result), name
+        elif call.takes and not call.answered:
+            mine = next((one for one in missing if name in ("", one[0])), None)
             if mine is not None:
                 missing.remove(mine)
-                yield Operation("take", (mine,), call.began), name
+                yield Operation("take", (mine,), call.began), mine[0]
+        elif call.answered and call.result is not None:
+            what = "take" if call.takes else "read"
+            yield Operation(what, (), call.began, call.ended, tuple(call.result)), call.result[0]
+        elif call.answered and (call.what == "read_now" or str(name).startswith(CELL)):
+            yield Operation("take" if call.takes else "read", (), call.began, call.ended), name
 
 
 def crashed(member: int, at: float) -> Happening:

@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import Closed, Damaged, LeaseEnded, PluribusError, Violation
+from ...core.errors import Closed, Damaged, LeaseEnded, PluribusError, Refused, Violation
 from ...group.keepers import Settings
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.keepers.keeper import BusKeeper
 from ...runtime.styles.spaces.space import Space
 from ...runtime.styles.spaces.spaces import KINDS
 from ..checkers.spaces import (
+    cancelled_are_gone,
     crashed,
     events_told,
     leases_end,
@@ -43,6 +44,10 @@ OPERATIONS_MAX = 40
 """The operations of one worker in one kind of space."""
 LEASED = "l"
 """The name of tuples that are written with a lease."""
+MOVED = "m"
+"""The name of tuples that transactions take and write: meanwhile they are hidden."""
+MOVE_S = 4.0
+"""Seconds for which a transaction acts."""
 LEASE_S = 2.0
 LISTENERS_MAX = 4
 """Registrations of one kind."""
@@ -162,30 +167,96 @@ class Player:
     async def _one(self, space: Space, kind: str) -> None:
         random = self.world.random
         dice = random.random()
-        if dice < 0.4:
+        if dice < 0.37:
             value = (random.choice(NAMES + CELLS), self.play.next_value())
             await self.call(space, kind, "write", value)
             if random.random() < 0.3:
                 await self.call(space, kind, "own", value)
-        elif dice < 0.6:
+        elif dice < 0.55:
             name = random.choice((*NAMES, ""))
             await self.call(space, kind, "take", (name,), random.choice((0.3, 1.0, 3.0)))
-        elif dice < 0.75:
+        elif dice < 0.67:
             await self.call(space, kind, "take_now", (random.choice(NAMES + CELLS),))
-        elif dice < 0.9:
+        elif dice < 0.78:
             await self.call(space, kind, "read_now", (random.choice(NAMES + CELLS),))
-        elif dice < 0.93:
-            await self.call(space, kind, "write_leased", (LEASED, self.play.next_value()))
-        elif dice < 0.96:
+        elif dice < 0.91:
+            await self.lease(space, kind, (LEASED, self.play.next_value()))
+        elif dice < 0.95:
+            await self.replace(space, kind, random.choice(NAMES + CELLS))
+        elif dice < 0.97:
             await self.call(space, kind, "read", (random.choice(NAMES),), 1.0)
-        else:
+        elif dice < 0.98 or kind != "replicated":
             await space.flush()
             self.note("flushed", kind)
+        else:
+            await self.move(space, kind)
+
+    def begin(self, kind: str, what: str, given: tuple[Any, ...], twin: int = 0) -> tuple[int, int]:
+        """Note that a call begins. ``twin``: the other half of what happens in one step with it."""
+        id = (int(self.bus.me), self.play.next_value())
+        self.note("call", kind, id, [what, given, twin])
+        return id
+
+    async def lease(self, space: Space, kind: str, value: tuple[Any, ...]) -> None:
+        """Write a tuple with a lease; perhaps renew the lease, or end it."""
+        id = self.begin(kind, "write_leased", value)
+        cancelled: tuple[int, int] | None = None
+        try:
+            lease = await space.write(value, lease=LEASE_S)
+            self.note("answer", kind, id)
+            if self.world.random.random() < 0.5:
+                await lease.renew(LEASE_S)
+            if self.world.random.random() < 0.6:
+                cancelled = self.begin(kind, "cancel", value)
+                await lease.cancel()
+                self.note("answer", kind, cancelled, value)
+        except LeaseEnded:
+            if cancelled is not None:
+                self.note("answer", kind, cancelled)
+        except PluribusError:
+            return  # nobody knows
+
+    async def replace(self, space: Space, kind: str, name: str) -> None:
+        value = (name, self.play.next_value())
+        written = self.begin(kind, "write", value)
+        taken = self.begin(kind, "take_now", (name,), written[1])
+        try:
+            found = await space.replace((name, int), value, timeout=0)
+        except TimeoutError:
+            self.note("undone", kind, written)
+            self.note("answer", kind, taken)
+        except PluribusError:
+            return
+        else:
+            self.note("answer", kind, written)
+            self.note("answer", kind, taken, found)
+
+    async def move(self, space: Space, kind: str) -> None:
+        """Take a tuple and write another in a transaction, which may be aborted, or end with this member."""
+        value = (MOVED, self.play.next_value())
+        written = self.begin(kind, "write", value)
+        taken = self.begin(kind, "take_now", (MOVED,), written[1])
+        random = self.world.random
+        try:
+            async with self.bus.transaction(timeout=MOVE_S) as tx:
+                found = await space.take_if_exists((MOVED, int), timeout=random.choice((0, 1.0)), transaction=tx)
+                await space.write(value, transaction=tx)
+                await asyncio.sleep(random.random())
+                if random.random() < 0.2:
+                    raise Refused("it is aborted")
+        except Refused as error:
+            if str(error) == "it is aborted":
+                self.note("undone", kind, written)
+                self.note("undone", kind, taken)
+        except (PluribusError, TimeoutError):
+            return
+        else:
+            self.note("answer", kind, written)
+            self.note("answer", kind, taken, found)
 
     async def call(self, space: Space, kind: str, what: str, given: tuple[Any, ...], timeout: float = 0.0) -> Any:
         """Do one operation, and record what its caller learns."""
-        id = (int(self.bus.me), self.play.next_value())
-        self.note("call", kind, id, [what, given])
+        id = self.begin(kind, what, given)
         name = given[0] or str
         # Without a name it could match a cell, and nobody waits for those.
         where = "" if given[0] else "f0 < 'c'"
@@ -193,8 +264,6 @@ class Player:
         try:
             if what == "write":
                 await space.write(given)
-            elif what == "write_leased":
-                await space.write(given, lease=LEASE_S)
             elif what == "own":
                 result = await space.read_if_exists(given)
             elif what == "take_now":
@@ -259,7 +328,7 @@ class Player:
     async def drain(self, kind: str) -> None:
         """Take all tuples that are left."""
         space = self.spaces[kind]
-        for name in (*NAMES, *CELLS, LEASED):
+        for name in (*NAMES, *CELLS, LEASED, MOVED):
             while await self.call(space, kind, "take_now", (name,)) is not None:
                 pass
 
@@ -339,6 +408,7 @@ SPACES = Scenario(
         "own_writes_seen": own_writes_seen,
         "linearizable": linearizable,
         "leases_end": leases_end,
+        "cancelled_are_gone": cancelled_are_gone,
         "events_told": events_told,
     },
     STRIKES,

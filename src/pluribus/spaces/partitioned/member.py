@@ -41,10 +41,10 @@ from ..templates import Template
 from ..values import Item
 from ..watching import Mark, Watched
 from . import words
-from .ranges import RANGES, range_of, ranges_of
+from .ranges import range_of, ranges_of
 from .requests import ListenerMarks, PartitionRequest, PartitionResult
 from .server import REPEAT_S, Server
-from .words import Name, Watching, Word
+from .words import RANGES, Name, Watching, Word
 
 REQUESTS_MAX = 10_000
 READ_AGAIN_S = 1.0
@@ -461,9 +461,9 @@ class PartitionedMember:
     def _settle(self, now: float) -> None:
         """Tell the eldest when this member is ready; the eldest goes on when all are."""
         assert self.epoch is not None
-        if self.opened or self.me not in self.epoch.members or not self.server.ready:
+        if self.opened or self.me not in self.epoch.members or not self.server.moving.ready:
             return
-        self._to(self.epoch.members[0], words.Ready(self.epoch.number, self.server.lost))
+        self._to(self.epoch.members[0], words.Ready(self.epoch.number, self.server.moving.lost))
 
     def _all_ready(self) -> None:
         assert self.epoch is not None
@@ -545,11 +545,11 @@ class PartitionedMember:
             case words.Heard():
                 self._heard.add(sender)
                 self._all_ready()
-            case words.Holdings():
-                server.heard_holdings(sender, word, now)
-                self._settle(now)
-            case words.Pull() | words.State() | words.Stored() | words.Inquire() | words.Registered():
-                server.moving(sender, word, now)
+            case _:
+                server.moving.heard(sender, word, now)
+                if server.moving.outdated:
+                    self.lost.append(server.moving.outdated)
+                    server.moving.outdated = {}
                 self._settle(now)
 
     @property

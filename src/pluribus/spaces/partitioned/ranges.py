@@ -7,7 +7,8 @@ members of each range, ``range_of`` the range of a tuple, and ``ranges_of`` the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -16,12 +17,13 @@ from ..index import TupleIndex, Wishes
 from ..templates import ARITY_ANY, Template
 from ..values import BASE, FieldValue, Item
 from .watches import Watches
-from .words import Change, Interest, Name, Owed, State
+from .words import RANGES, Change, Interest, Name, Owed, State
 
-RANGES = 64
 ENDS_SLACK = 64
 RESULTS_MAX = 100_000
 """Results of requests that one range remembers; with each request a worker says which of them it needs no more."""
+WORKERS_MAX = 10_000
+"""Workers of which one range knows which results they need."""
 
 
 def range_of(item: Item, key: int) -> int:
@@ -89,6 +91,8 @@ class RangeState:
         self._turns: dict[tuple[int, int], int] = {}
         self.aside: dict[Name, tuple[int, int]] = {}
         self.done: dict[int, dict[int, tuple[Name, Item | None]]] = {}
+        self._order: deque[tuple[int, int]] = deque()
+        """Requests with a result, oldest first, and some whose result is forgotten."""
         self.floors: dict[int, int] = {}
         self.owed: dict[tuple[int, int], Owed] = {}
         """By request: the tuple that replaces the one taken here, and that is not kept elsewhere yet."""
@@ -123,14 +127,9 @@ class RangeState:
         if change.set_aside is not None:
             self._set_aside(*change.set_aside)
         if change.done is not None:
-            worker, number, name, item = change.done
-            self.done.setdefault(worker, {})[number] = (name, item)
+            self._remember(*change.done)
         if change.floor is not None:
-            worker, floor = change.floor
-            self.floors[worker] = max(floor, self.floors.get(worker, 0))
-            results = self.done.get(worker, {})
-            for number in [number for number in results if number < floor]:
-                del results[number]
+            self._forget(*change.floor)
         if change.relet is not None and change.relet[0] in self.tuples:
             self._let(*change.relet, now)
         if change.owe is not None:
@@ -145,6 +144,38 @@ class RangeState:
             self.watches.renew(*change.rewatch, now)
         if change.unwatch is not None:
             self.watches.remove(change.unwatch)
+
+    def _remember(self, worker: int, number: int, name: Name, item: Item | None) -> None:
+        """The result of a request. Of too many the oldest are forgotten: while one request of a worker waits, it
+        says of none of its later ones that it needs the result no more."""
+        self.done.setdefault(worker, {})[number] = (name, item)
+        self._order.append((worker, number))
+        if len(self._order) > RESULTS_MAX:
+            self._order = deque((worker, number) for worker, number, *_ in self.results())
+            while len(self._order) > RESULTS_MAX // 2:
+                worker, number = self._order.popleft()
+                self._drop_results(worker, [number])
+
+    def _forget(self, worker: int, floor: int) -> None:
+        """A worker needs no results of requests before this one."""
+        before = self.floors.pop(worker, 0)
+        self.floors[worker] = max(floor, before)
+        if floor > before:
+            self._drop_results(worker, [number for number in self.done.get(worker, ()) if number < floor])
+        while len(self.floors) > WORKERS_MAX:
+            del self.floors[next(iter(self.floors))]
+
+    def _drop_results(self, worker: int, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            del self.done[worker][number]
+        if worker in self.done and not self.done[worker]:
+            del self.done[worker]
+
+    def results(self) -> Iterator[tuple[int, int, Name, Item | None]]:
+        """The results of requests, oldest first."""
+        for worker, number in dict.fromkeys(self._order):
+            if number in self.done.get(worker, ()):
+                yield (worker, number, *self.done[worker][number])
 
     def _let(self, name: Name, lease_us: int, now: float) -> None:
         until = now + lease_us / 1e6 if lease_us else 0.0
@@ -234,37 +265,29 @@ class RangeState:
         until = self.tuples[name][1]
         return max(int((until - now) * 1e6), 1) if until else 0
 
-    def saved(self, epoch: int, number: int, now: float) -> State:
-        names = sorted(self.tuples, key=self._numbers.__getitem__)
-        tuples = [(name, self.tuples[name][0], self.left_us(name, now)) for name in names]
-        done = [(worker, one, *found) for worker, results in self.done.items() for one, found in results.items()]
-        aside = [(name, *holder) for name, holder in self.aside.items()]
-        return State(
-            *(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born),
-            list(self.owed.values()),
-            self.watches.saved(now),
-        )
-
     def interests(self) -> list[Interest]:
         """Waiting interests, in their order."""
         return list(self.waiting.values())
 
     @classmethod
-    def restored(cls, state: State, now: float) -> RangeState:
-        made = cls(0 if state.born == state.epoch else state.epoch, state.born)
-        for name, item, lease_us in state.tuples:
-            made._add(name, item, lease_us, now)
-        for one in state.waiting:
-            made._wait(one)
-        for name, worker, number in state.aside:
-            made._set_aside(name, worker, number)
-        for worker, number, name, found in state.done:
-            made.done.setdefault(worker, {})[number] = (name, found)
-        made.floors = dict(state.floors)
-        made.owed = {(one.worker, one.number): one for one in state.owed}
-        made.steps = state.steps
-        made.watches.restore(state.watches, now)
-        return made
+    def arriving(cls, first: State) -> RangeState:
+        """An empty one, to which the pieces are added (``arrived``)."""
+        return cls(0 if first.born == first.epoch else first.epoch, first.born)
+
+    def arrived(self, piece: State, now: float) -> None:
+        """Pieces are added in their order, each once."""
+        for name, item, lease_us in piece.tuples:
+            self._add(name, item, lease_us, now)
+        for one in piece.waiting:
+            self._wait(one)
+        for name, worker, number in piece.aside:
+            self._set_aside(name, worker, number)
+        for worker, number, name, found in piece.done:
+            self._remember(worker, number, name, found)
+        self.floors.update(piece.floors)
+        self.owed.update({(one.worker, one.number): one for one in piece.owed})
+        self.steps = piece.steps
+        self.watches.restore(piece.watches, now)
 
     def validate(self) -> None:
         self.free.validate()

@@ -1,13 +1,10 @@
-"""A member as a server: the ranges that it owns, the copies that it keeps, and moving them when an epoch begins.
+"""A member as a server: the ranges that it owns, and the copies that it keeps.
 
 *One owner a range and epoch.* The owner executes requests in steps. With ``copies`` above 1 every step goes to the
 others that keep the range, and its answers are sent when they all have it.
 
-*An epoch begins* when every member tells every other which ranges it has. The owner of a range takes over the state of
-the latest epoch with most steps, hands it to the members that keep copies, and is ready. When all are ready, the roster
-opens the epoch. No member serves before: by then tuples, tuples set aside, and interests in their order have moved. If
-no member has the state of the last opened epoch, the range is lost: it begins empty, and every member is told before
-the epoch opens.
+When an epoch begins, ranges move to their new owners (``moving``) before anybody serves: by then tuples, tuples set
+aside, and interests in their order have moved.
 """
 
 from __future__ import annotations
@@ -17,9 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from ..roster import Epoch
 from ..values import Item
 from . import words
-from .ranges import RANGES, RangeState, placement
+from .moving import Moving
+from .pieces import ENTRY_BYTES, PIECE_BYTES_MAX
+from .ranges import RangeState, placement
 from .registry import Registry, Say, when_all
-from .words import Change, Name, Word
+from .words import RANGES, Change, Name, Word
 
 REPEAT_S = 0.3
 TALLY_BYTES_MAX = 64 << 20
@@ -44,28 +43,12 @@ class Server:
         """How many requests were served; for statistics."""
         self._pending: dict[int, list[tuple[int, list[Change], list[Say]]]] = {}
         self._acks: dict[tuple[int, int], int] = {}
-        self._holdings: dict[int, dict[int, tuple[int, int, int]]] = {}
-        self._counts: dict[int, int] = {}
-        """By range: how many tuples it had when an epoch last began."""
-        self._pulling: dict[int, int] = {}
-        self._storing: dict[int, set[int]] = {}
-        self._lost: dict[int, int] = {}
-        self._moved = False
         self.registry = Registry(self)
+        self.moving = Moving(self)
 
     @property
     def opened(self) -> bool:
         return self.epoch is not None and self.epoch.opened == self.epoch.number
-
-    @property
-    def ready(self) -> bool:
-        """True if this member has the state of all its ranges in this epoch."""
-        return self._moved and not self._pulling and not self._storing and not self.registry.inquiring
-
-    @property
-    def lost(self) -> dict[int, int]:
-        """Ranges of this member of which no state was left."""
-        return dict(self._lost)
 
     def owned(self) -> list[int]:
         return self._owned
@@ -77,7 +60,7 @@ class Server:
         self.placed = placement(epoch.holders, self.copies)
         self._owned = [number for number, placed in enumerate(self.placed) if placed and placed[0] == self.me]
         self._forget()
-        self.tell()
+        self.moving.tell()
 
     def give_up(self) -> None:
         """All that is here is out of date."""
@@ -91,104 +74,13 @@ class Server:
         self._answers.clear()
         self._pending.clear()
         self._acks.clear()
-        self._holdings.clear()
-        self._pulling.clear()
-        self._storing.clear()
-        self._lost.clear()
-        self._moved = False
+        self.moving.enter()
         self.registry.enter()
-
-    def tell(self) -> None:
-        """Tell every member which ranges this member has."""
-        assert self.epoch is not None
-        mine = {number: (state.epoch, state.steps, len(state.tuples)) for number, state in self.states.items()}
-        for member in self.epoch.members:
-            self.send(member, words.Holdings(self.epoch.number, mine))
-
-    def heard_holdings(self, sender: int, word: words.Holdings, now: float) -> None:
-        assert self.epoch is not None
-        if self._moved:
-            return
-        self._holdings[sender] = dict(word.ranges)
-        if set(self._holdings) >= set(self.epoch.members):
-            self._moved = True
-            for number in self.owned():
-                self._take_over(number, now)
-            for held in self._holdings.values():
-                for number, (_, _, count) in held.items():
-                    self._counts[number] = count
-            if self._lost:
-                self.registry.inquire()
-
-    def _take_over(self, number: int, now: float) -> None:
-        assert self.epoch is not None
-        known = [(held[number][:2], member) for member, held in self._holdings.items() if number in held]
-        valid = [one for one in known if one[0][0] >= max(self.epoch.opened, 1)]
-        if not valid:
-            self.states[number] = RangeState(0, self.epoch.number)
-            if self.epoch.opened:
-                self._lost[number] = self._counts.get(number, 0)
-            else:
-                self._hand_out(number, now)
-            return
-        best = max(valid)[0]
-        if (best, self.me) in valid:
-            self.states[number].epoch = self.epoch.number
-            self._hand_out(number, now)
-        else:
-            source = min(member for version, member in valid if version == best)
-            self._pulling[number] = source
-            self.send(source, words.Pull(self.epoch.number, number))
-
-    def _hand_out(self, number: int, now: float) -> None:
-        """Send a range to the members that keep copies."""
-        assert self.epoch is not None
-        others = set(self.placed[number][1:])
-        if others:
-            self._storing[number] = others
-            for member in sorted(others):
-                self.send(member, self.states[number].saved(self.epoch.number, number, now))
-
-    def moving(self, sender: int, word: Word, now: float) -> None:
-        """A word about the transfer of ranges."""
-        assert self.epoch is not None
-        match word:
-            case words.Pull(_, number):
-                if number in self.states:
-                    self.send(sender, self.states[number].saved(self.epoch.number, number, now))
-            case words.State(_, number):
-                if self._pulling.get(number) == sender:
-                    del self._pulling[number]
-                    self.states[number] = RangeState.restored(word, now)
-                    self._hand_out(number, now)
-                elif self.me in self.placed[number][1:] and sender == self.placed[number][0]:
-                    if not self.opened:
-                        self.states[number] = RangeState.restored(word, now)
-                    self.send(sender, words.Stored(self.epoch.number, number))
-            case words.Inquire():
-                self.registry.inquired(sender, now)
-            case words.Registered():
-                self._registered(sender, word, now)
-            case words.Stored(_, number):
-                waiting = self._storing.get(number)
-                if waiting is not None:
-                    waiting.discard(sender)
-                    if not waiting:
-                        del self._storing[number]
-            case _:
-                pass
-
-    def _registered(self, sender: int, word: words.Registered, now: float) -> None:
-        found = self.registry.registered(sender, word)
-        if found is not None:
-            for number in self._lost:
-                for name, made in found.items():
-                    self.states[number].watches.add(name, made, now, gap=True)
-                self._hand_out(number, now)
 
     def open(self, epoch: Epoch, now: float) -> None:
         """Serve. Ranges of other members are given up, and interests of workers that are gone end."""
         self.epoch = epoch
+        self.moving.open()
         for number in list(self.states):
             if self.me not in self.placed[number]:
                 del self.states[number]
@@ -209,7 +101,7 @@ class Server:
             return
         if not self.opened:
             if again:
-                self._move_again(now)
+                self.moving.repeat(now)
             return
         for number in self.owned():
             state = self.states[number]
@@ -225,16 +117,6 @@ class Server:
         if again:
             for number, pending in self._pending.items():
                 self._copy(number, pending)
-
-    def _move_again(self, now: float) -> None:
-        assert self.epoch is not None
-        self.tell()  # a member that entered the epoch later has not received it yet
-        for number, source in self._pulling.items():
-            self.send(source, words.Pull(self.epoch.number, number))
-        self.registry.inquire_again()
-        for number, members in self._storing.items():
-            for member in sorted(members):
-                self.send(member, self.states[number].saved(self.epoch.number, number, now))
 
     @property
     def next_end(self) -> float:
@@ -265,10 +147,17 @@ class Server:
     def _copy(self, number: int, steps: Sequence[tuple[int, list[Change], list[Say]]]) -> None:
         assert self.epoch is not None
         for member in self.placed[number][1:]:
-            left = [one for one in steps if one[0] > self._acks.get((number, member), 0)]
-            if left:
-                changes = [changes for _, changes, _ in left]
-                self.send(member, words.Copy(self.epoch.number, number, left[0][0], changes))
+            changes: list[list[Change]] = []
+            size = first = 0
+            for step, some, _ in steps:  # of many, the first
+                if step > self._acks.get((number, member), 0):
+                    size += sum(map(_size, some))
+                    if changes and size > PIECE_BYTES_MAX:
+                        break
+                    first = first or step
+                    changes.append(some)
+            if changes:
+                self.send(member, words.Copy(self.epoch.number, number, first, changes))
 
     def copy(self, sender: int, word: words.Copy, now: float) -> None:
         assert self.epoch is not None
@@ -555,13 +444,21 @@ class Server:
             self.send(sender, words.Tallied(self.epoch.number, word.number, count, items))
 
     def owned_state(self, number: int) -> RangeState | None:
-        if not self.opened or number >= RANGES or self.placed[number][:1] != [self.me]:
+        if not self.opened or self.placed[number][:1] != [self.me]:
             return None
         return self.states.get(number)
 
     def validate(self) -> None:
         for state in self.states.values():
             state.validate()
+
+
+def _size(change: Change) -> int:
+    """The bytes of a change, about."""
+    size = ENTRY_BYTES if change.add is None else ENTRY_BYTES + change.add[1].size
+    if change.done is not None and change.done[3] is not None:
+        size += change.done[3].size
+    return size if change.owe is None else size + change.owe.carried.item.size
 
 
 def _first(items: Iterable[Item], most: int) -> list[Item]:

@@ -161,26 +161,34 @@ class Watches:
             if watch.wide:
                 yield name, Watching(watch.template, self.left_us(name, now), watch.hand_back, True)
 
-    def saved(self, now: float) -> list[KeptWatch]:
-        return [
-            KeptWatch(
-                name,
-                Watching(one.template, self.left_us(name, now), one.hand_back, one.wide),
-                one.seen,
-                one.last,
-                one.count,
-                one.gap,
-                [(number, item) for number, (item, _) in one.events.items()],
-            )
-            for name, one in self.known.items()
-        ]
+    def names(self, part_bytes: int) -> list[tuple[Name, list[int]]]:
+        """All registrations, each in parts of about so many bytes: the numbers of the events of each part."""
+        found: list[tuple[Name, list[int]]] = []
+        for name, one in self.known.items():
+            found.append((name, []))
+            size = 0
+            for number, (item, _) in one.events.items():
+                if size and size + item.size > part_bytes:
+                    found.append((name, []))
+                    size = 0
+                size += item.size
+                found[-1][1].append(number)
+        return found
+
+    def saved(self, name: Name, numbers: Iterable[int], now: float) -> KeptWatch:
+        """A registration with some of its events."""
+        one = self.known[name]
+        made = Watching(one.template, self.left_us(name, now), one.hand_back, one.wide)
+        events = [(number, one.events[number][0]) for number in numbers]
+        return KeptWatch(name, made, one.seen, one.last, one.count, one.gap, events)
 
     def restore(self, kept: Iterable[KeptWatch], now: float) -> None:
         for one in kept:
-            made = one.made
-            until = _until(made.lease_us, now)
-            watch = Watch(made.template, made.hand_back, made.wide, until, one.seen, one.last, one.count, one.gap, {})
-            self._put(one.name, watch)
+            watch = self.known.get(one.name)
+            if watch is None:
+                made, seen = one.made, (one.seen, one.last, one.count, one.gap)
+                watch = Watch(made.template, made.hand_back, made.wide, _until(made.lease_us, now), *seen, {})
+                self._put(one.name, watch)
             for number, item in one.events:
                 self._keep(watch, number, item, 0)
 

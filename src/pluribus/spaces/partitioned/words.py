@@ -16,10 +16,13 @@ from ..watching import Mark, Watched
 from ..words import HAND_BACK_BYTES_MAX
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-Range = Annotated[int, msgspec.Meta(ge=0, lt=1_024)]
+RANGES = 64
+Range = Annotated[int, msgspec.Meta(ge=0, lt=RANGES)]
 Name = tuple[Number, Number]
 """The name of a tuple: the worker that wrote it, and the number of that request."""
-Ranges = Annotated[list[Range], msgspec.Meta(max_length=1_024)]
+Version = tuple[Number, Number]
+"""The epoch and the steps of a range."""
+Ranges = Annotated[list[Range], msgspec.Meta(max_length=RANGES)]
 
 
 class Watching(msgspec.Struct, frozen=True, array_like=True):
@@ -196,21 +199,24 @@ class Copied(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class Holdings(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """When an epoch begins, to every member: the ranges that this member has, of which epoch, after how many steps, and
-    with how many tuples."""
+    """When an epoch begins, to every member: the ranges that this member has, each with the epoch of its state, how
+    many steps and tuples that has, and the epoch in which the range began."""
 
     epoch: Number
-    ranges: dict[Range, tuple[Number, Number, Number]]
+    ranges: dict[Range, tuple[Number, Number, Number, Number]]
 
 
 class Pull(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Send me this piece of a range; I have those before."""
+
     epoch: Number
     range: Range
+    piece: Number = 0
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """A range in full: tuples with the rest of their leases, interests in their order, tuples that are set aside,
-    results of requests, registrations."""
+    """One piece of a range: tuples with the rest of their leases, interests in their order, tuples that are set aside,
+    results of requests, registrations. What is in a piece may refer to the pieces before."""
 
     epoch: Number
     range: Range
@@ -220,10 +226,14 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=13):
     aside: list[tuple[Name, Number, Number]]
     done: list[tuple[Number, Number, Name, Item | None]]
     floors: dict[Number, Number]
+    """In the first piece only."""
     born: Number
     """The epoch in which the range began, empty."""
     owed: list[Owed] = []
     watches: list[KeptWatch] = []
+    """A registration with many events comes in several parts, which follow each other."""
+    piece: Number = 0
+    last: bool = True
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag=14):
@@ -366,6 +376,15 @@ class Inquire(msgspec.Struct, frozen=True, array_like=True, tag=29):
     epoch: Number
 
 
+class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """The owner of a range has all of it: pull your copy of it, unless you have this version. When you have all of it,
+    the answer is ``Stored``."""
+
+    epoch: Number
+    range: Range
+    version: Version | None
+
+
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag=30):
     """The answer to ``Inquire``."""
 
@@ -386,6 +405,7 @@ Word = (
     | Copied
     | Holdings
     | Pull
+    | Fetch
     | State
     | Stored
     | Ready

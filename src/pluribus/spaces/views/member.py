@@ -35,6 +35,7 @@ Bounded: ``REQUESTS_MAX`` requests and ``OPS_MAX`` operations under way; then ``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -47,7 +48,7 @@ from ..templates import ANY_ITEM, Template, exactly
 from ..values import Item
 from ..watching import REGISTRATIONS_MAX, Watched
 from . import words
-from .merging import Merge
+from .merging import NAMES_MAX, PATIENCE_S_MAX, WORD_BYTES_MAX, Merge, Travelling, first_of
 from .replica import Holder, TupleReplica
 from .words import Name, Op, Word
 
@@ -126,6 +127,11 @@ class ViewsMember:
         self._outdated = False
         """True if it has given up the tuples of an earlier roster, and has none of this one yet."""
         self._merge: Merge | None = None
+        self._report_at = 0.0
+        self._patience_s = REPEAT_S
+        """Seconds after which the report of this epoch is repeated; they double."""
+        self._coming: list[Travelling] = []
+        """Tuples of this epoch that came before it is installed."""
         self._ops: dict[int, tuple[Op, int]] = {}
         """Operations that are not at all replicas, with the epoch in which they were decided."""
         self._next_op = 1
@@ -381,8 +387,10 @@ class ViewsMember:
         finished."""
         found: list[Op] = []
         removing = False
+        size = 0
         for op, _ in self._ops.values():
-            if op.item is not None and removing:
+            size += 0 if op.item is None else op.item.size
+            if (op.item is not None and removing) or (found and size > WORD_BYTES_MAX):
                 break
             removing = removing or op.name != (0, 0)
             found.append(op)
@@ -544,13 +552,15 @@ class ViewsMember:
             return
         outdated = not epoch.follows(self.epoch)
         if outdated:
-            self._give_up()
+            self._give_up(self._next_op)
             if self.replica is not None:
                 self.replica = TupleReplica()
         self._outdated = outdated or (self._outdated and not self.installed)
         self.epoch = epoch
         self.installed = False
         self.opening = 0
+        self._patience_s = REPEAT_S
+        self._coming = []
         self._acks.clear()
         self._unlocking.clear()
         self._asks.clear()
@@ -582,7 +592,8 @@ class ViewsMember:
             self.epoch.number,
             self.worker,
             replica.epoch if has and replica is not None else -1,
-            list(replica.tuples) if has and replica is not None else [],
+            len(replica.tuples) if has and replica is not None else 0,
+            list(islice(replica.tuples, NAMES_MAX)) if has and replica is not None else [],
             dict(replica.marks) if has and replica is not None else {},
             {worker: sorted(some) for worker, some in replica.ahead.items()} if has and replica is not None else {},
             removing,
@@ -592,6 +603,8 @@ class ViewsMember:
             [number for number, (op, _) in self._ops.items() if op.again],
             replica.listeners.saved(now) if has and replica is not None else [],
         )
+        self._report_at = now + self._patience_s
+        self._patience_s = min(2 * self._patience_s, PATIENCE_S_MAX)
         self._repeat_at = now + REPEAT_S
         self._to(self.epoch.members[0], report)
 
@@ -599,32 +612,51 @@ class ViewsMember:
         merge = self._merge
         if merge is None:
             return
-        if isinstance(word, words.Report):
-            merge.reported(sender, word)
-            if merge.complete and self.replica is not None:
-                merge.got([self.replica.travelling(name, now) for name in self.replica.tuples])
-        elif isinstance(word, words.Here):
-            merge.got(word.tuples)
-        elif isinstance(word, words.Installed):
-            merge.installed.add(sender)
+        match word:
+            case words.Report():
+                merge.reported(sender, word)
+            case words.Names(_, at, names):
+                merge.told(sender, at, names)
+            case words.Here(_, tuples):
+                merge.got(sender, tuples)
+            case words.Got(_, count):
+                merge.has(sender, count)
+            case words.Installed():
+                merge.installed.add(sender)
+            case _:
+                pass
         self._push(now)
 
     def _push(self, now: float) -> None:
         """Send the words of the eldest that are still due in this epoch."""
         if self._merge is None:
             return
-        for member, word in self._merge.words():
+        for member, word in self._merge.words(now):
             self._to(member, word)
         if self._merge.done and not self.opened:
             assert self.epoch is not None
             self.opening = self.epoch.number
 
+    def _arrived_more(self, sender: int, word: words.More) -> None:
+        """Tuples for this epoch, before it is installed."""
+        if not self.installed and word.at == len(self._coming):
+            self._coming += word.add
+        self._to(sender, words.Got(word.epoch, len(self._coming)))
+
+    def _tell_names(self, sender: int, word: words.Tell) -> None:
+        if self.replica is not None:
+            names = list(islice(self.replica.tuples, word.at, word.at + NAMES_MAX))
+            self._to(sender, words.Names(word.epoch, word.at, names))
+
     def _install(self, sender: int, word: words.Install, now: float) -> None:
         if not self.installed:
             assert self.epoch is not None
             replica = self.replica
+            if word.at != len(self._coming):
+                return
+            add, self._coming = [*self._coming, *word.add], []
             if replica is not None and (self.me in self.epoch.holders or not self.epoch.holders):
-                replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, word.listeners, now)
+                replica.install(word.epoch, word.drop, add, word.marks, word.ahead, word.listeners, now)
             elif replica is not None:  # it is about to leave: what lacks here from now on was not removed by anybody
                 self.replica = TupleReplica()
             self.installed = True
@@ -633,18 +665,20 @@ class ViewsMember:
                 if op.name in word.void:  # the replacing tuple is not written, either
                     self._ops[number] = (Op(number, None, 0, op.name, op.request), decided)
             if word.lost:
-                self._give_up()
+                self._give_up(word.marks.get(self.worker, 0))
             self._outdated = False
             self._open(now)
         self._to(sender, words.Installed(word.epoch))
 
-    def _give_up(self) -> None:
-        """The space is lost; what this member still has of it is out of date."""
+    def _give_up(self, last: int) -> None:
+        """The space is lost; what this member still has of it is out of date, and so are its operations up to ``last``.
+        Later ones belong to the new space."""
         self.lost += not self._outdated
-        self._ops.clear()
+        for number in [number for number in self._ops if number <= last]:
+            del self._ops[number]
+            if number in self._confirms:
+                self.results.append(ViewResult(self._confirms.pop(number)))
         self._removing.clear()
-        self.results += [ViewResult(request) for request in self._confirms.values()]
-        self._confirms.clear()
 
     @property
     def opened(self) -> bool:
@@ -666,11 +700,16 @@ class ViewsMember:
         match word:
             case words.Install():
                 self._install(sender, word, now)
-            case words.Report() | words.Here() | words.Installed():
+            case words.Report() | words.Names() | words.Here() | words.Got() | words.Installed():
                 self._merging(sender, word, now)
+            case words.Tell():
+                self._tell_names(sender, word)
+            case words.More():
+                self._arrived_more(sender, word)
             case words.Want(_, names):
                 if self.replica is not None:
-                    held = [self.replica.travelling(name, now) for name in names if name in self.replica.tuples]
+                    tuples = self.replica.tuples
+                    held = first_of(self.replica.travelling(name, now) for name in names if name in tuples)
                     self._to(sender, words.Here(epoch.number, held))
             case words.Did(_, worker, number):
                 if worker == self.worker and self.opened:
@@ -721,7 +760,7 @@ class ViewsMember:
             return
         if now >= self._repeat_at:
             self._repeat_at = now + REPEAT_S
-            if not self.installed:
+            if not self.installed and now >= self._report_at:
                 self._report(now)
             self._push(now)
             self._send_ops(now)

@@ -20,11 +20,12 @@ from ..index import TupleIndex
 from ..templates import Template
 from ..values import Item
 from .listeners import Listeners
+from .merging import first_of
 from .words import KeptListener, Name, Op
 
 RESERVED_S = 2.0
 MATCHES_MAX = 256
-"""Tuples in one answer to a lock: the first by name."""
+"""Tuples in one answer to a lock: the first by name, and no more than fit into one word."""
 
 Holder = tuple[int, int]
 """A worker and its request."""
@@ -123,7 +124,8 @@ class TupleReplica:
     def matches(self, template: Template, only: Name, now: float) -> list[tuple[Name, Item, int]]:
         if only != NONE:
             return [self.travelling(only, now)] if only in self.tuples else []
-        return [self.travelling(_name(number), now) for number in self._index.lowest(template, MATCHES_MAX)]
+        lowest = self._index.lowest(template, MATCHES_MAX)
+        return first_of(self.travelling(_name(number), now) for number in lowest)
 
     def travelling(self, name: Name, now: float) -> tuple[Name, Item, int]:
         item, until = self.tuples[name]

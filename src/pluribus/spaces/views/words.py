@@ -169,7 +169,10 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=12):
     worker: Number
     state: int
     """The epoch of its tuples; -1 if it has none."""
+    count: Number
+    """How many tuples it has."""
     names: list[Name]
+    """Their names, of many only the first: the eldest asks for the others (``Tell``)."""
     marks: dict[Number, Number]
     """By worker: its last operation that was executed here."""
     ahead: dict[Number, list[Number]]
@@ -193,15 +196,19 @@ class Want(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
 
 class Here(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """The answer to ``Want``: as many of the tuples as fit into one word, at least one."""
+
     epoch: Number
     tuples: Many
 
 
 class Install(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """How this member's tuples become those of the epoch. ``void`` are takes of its worker that did not happen."""
+    """How this member's tuples become those of the epoch: ``at`` tuples came before (``More``), here are the others.
+    ``void`` are takes of its worker that did not happen."""
 
     epoch: Number
     drop: list[Name]
+    at: Number
     add: Many
     marks: dict[Number, Number]
     ahead: dict[Number, list[Number]]
@@ -214,6 +221,37 @@ class Install(msgspec.Struct, frozen=True, array_like=True, tag=15):
 
 class Installed(msgspec.Struct, frozen=True, array_like=True, tag=16):
     epoch: Number
+
+
+class Tell(msgspec.Struct, frozen=True, array_like=True, tag=19):
+    """Report the names of your tuples from this one on."""
+
+    epoch: Number
+    at: Number
+
+
+class Names(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """The answer to ``Tell``."""
+
+    epoch: Number
+    at: Number
+    names: list[Name]
+
+
+class More(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """Tuples that this member lacks; ``at`` came before. The other ones come in further words, the last in
+    ``Install``."""
+
+    epoch: Number
+    at: Number
+    add: Many
+
+
+class Got(msgspec.Struct, frozen=True, array_like=True, tag=22):
+    """So many of the tuples that this member lacked are here."""
+
+    epoch: Number
+    count: Number
 
 
 class Listen(msgspec.Struct, frozen=True, array_like=True, tag=17):
@@ -255,6 +293,10 @@ Word = (
     | Installed
     | Listen
     | Told
+    | Tell
+    | Names
+    | More
+    | Got
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -78,11 +78,15 @@ async def turns(count):
         await asyncio.sleep(0)
 
 
+async def never():
+    raise AssertionError("it is in the group")
+
+
 async def stood_still(words, *, calmed):
     """A carrier, its group and its protocol, after the loop has stood still and words came in that while."""
     group, clock = SlowlyRead(), Hand()
     part = Counting(clock.now(), calmed=calmed)
-    carrier = ProtocolCarrier(group, part, lambda body: body, clock, lambda: None)
+    carrier = ProtocolCarrier(group, part, lambda body: body, clock, lambda: None, never, lambda joined: None)
     await turns(20)
     group._channel.inbox.extend(words)
     clock.at += SOON_S + 5 * LATE_S

@@ -1,11 +1,17 @@
 """Rows of the table of promises in ``docs/queues.md`` that need no killed process; the others are in ``tests/real``."""
 
 import asyncio
+import sqlite3
 from contextlib import AsyncExitStack
 
+import pytest
+
 import pluribus
+from pluribus.core.errors import Uncertain
 from pluribus.runtime.styles.queues import queue
+from pluribus.store.tables import Tables
 from tests.runtime.clients.test_client import served, url_of
+from tests.runtime.styles.queues.test_queues import opened
 
 WAIT_S = 60
 
@@ -29,6 +35,35 @@ def test_what_a_member_held_is_handed_out_when_it_has_left_the_view(tmp_path, mo
             again = await q.receive(timeout=WAIT_S)
             assert (again.body, again.deliveries) == ("x", 2)
             await asyncio.wait([waiting])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["keeper", "client"])
+def test_while_a_disk_is_full_a_sender_waits_and_nothing_is_lost_or_there_twice(how, tmp_path, monkeypatch, caplog):
+    commit, full = Tables.commit, asyncio.Event()
+
+    def committed(self):
+        if full.is_set():
+            raise sqlite3.OperationalError("database or disk is full")
+        commit(self)
+
+    monkeypatch.setattr(Tables, "commit", committed)
+
+    async def scenario():
+        async with opened(how, tmp_path) as (bus, _):
+            q = await bus.queue("orders")
+            await q.send(1)
+            full.set()
+            with pytest.raises(Uncertain, match=r"did not confirm the message .* and it is still being sent: wait"):
+                await q.send(2, timeout=0.5)
+            waits = asyncio.create_task(q.send(3))
+            while "disk is full" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
+                await asyncio.sleep(0.02)
+            assert "look at its disk" in caplog.text and not waits.done()
+            full.clear()
+            await asyncio.wait_for(waits, WAIT_S)
+            assert await left_in(q) == [1, 2, 3]
 
     asyncio.run(scenario())
 
@@ -152,6 +187,22 @@ def test_what_a_client_held_of_a_queue_in_memory_goes_back_when_its_member_has_l
             crashes.abandon()
             again = await q.receive(timeout=WAIT_S)
             assert (again.body, again.deliveries) == ("x", 2)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_client_held_of_a_queue_in_memory_with_a_lease_goes_back_while_its_member_is_there(tmp_path):
+    async def scenario():
+        async with served(f"memory-lease-{tmp_path.name}") as member, AsyncExitStack() as stack:
+            q = await member.queue("q", durable=False, lease=0.5)
+            client = await stack.enter_async_context(pluribus.connect(url_of(member)))
+            theirs = await client.queue("q", durable=False)
+            await q.send("x")
+            held = await theirs.receive(timeout=WAIT_S)
+            theirs.abandon()  # as a crash leaves it: nobody is told
+            again = await q.receive(timeout=WAIT_S)
+            assert (held.body, again.body, again.deliveries) == ("x", "x", 2)
+            await again.ack()
 
     asyncio.run(scenario())
 

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadBody, BadInput, Closed, LeaseEnded
+from pluribus.core.errors import BadBody, BadInput, Closed, LeaseEnded, Undelivered
+from pluribus.runtime.styles.spaces import replicated
 from pluribus.runtime.styles.spaces.spaces import Spaces
-from pluribus.spaces import words
+from pluribus.spaces import machine, words
 from pluribus.spaces.values import item_of
 from tests.harness import eventually, new_bus, on_a_loop
 
@@ -86,8 +87,8 @@ async def test_leases_and_events():
         assert [first.value, second.value] == [("a", 1), ("a", 2)] and first.hand_back == "mine"
         assert (first.sequence, second.missed) == (1, 0)
         assert short.granted_s == 0.3 and await long.renew(7200) == 7200
-        machine = mine._way._machine()
-        await eventually(lambda: len(machine.kept) == 1)
+        kept = mine._way._machine().kept
+        await eventually(lambda: len(kept) == 1)
         with pytest.raises(LeaseEnded, match="has ended"):
             await short.renew(10)
         await long.cancel()
@@ -288,6 +289,47 @@ async def test_what_a_cancelled_take_got_keeps_its_lease_and_its_transaction(tmp
 
 
 @on_a_loop
+async def test_what_a_cancelled_take_got_is_put_back_when_a_full_space_has_room_again(monkeypatch, caplog):
+    async with pluribus.connect(new_bus()) as bus:
+        space = await bus.space("full")
+        await space.write(("x", 1))
+        way = space._way
+        call = way.call
+
+        async def filled(command):
+            outcome = await call(command)
+            if isinstance(command, words.Take):  # somebody else fills the space before it is back
+                await call(words.Write([item_of(("y", 1))]))
+                monkeypatch.setattr(machine, "TUPLES_MAX", 1)
+                taken.set()
+                await asyncio.sleep(0)
+            return outcome
+
+        taken = asyncio.Event()
+        way.call = filled
+        taking = asyncio.ensure_future(space.take(("x", int)))
+        await taken.wait()
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+        way.call = call
+        await eventually(lambda: "are not back yet" in caplog.text)
+        assert await space.take(("y", int)) == ("y", 1)
+        assert await space.take(("x", int), timeout=30) == ("x", 1)
+
+
+@on_a_loop
+async def test_closing_a_full_space_says_what_did_not_come_back(monkeypatch):
+    async with pluribus.connect(new_bus()) as bus:
+        space = await bus.space("full")
+        monkeypatch.setattr(machine, "TUPLES_MAX", 0)
+        monkeypatch.setattr(replicated, "UNDO_S", 0.2)
+        way = space._way
+        way._undo(way._put_back(words.Write([item_of(("x", 1))])))
+        with pytest.raises(Undelivered, match="are not back"):
+            await space.close()
+
+
+@on_a_loop
 async def test_two_spaces_of_one_program_share_its_part(tmp_path):
     url = new_bus()
     async with pluribus.connect(url) as one, pluribus.connect(url) as other:
@@ -411,6 +453,33 @@ async def test_bad_input():
         ):
             with pytest.raises(error, match=says):
                 await call()
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_outside_the_primary_calls_wait(kind, monkeypatch):
+    @on_a_loop
+    async def story():
+        async with pluribus.connect(new_bus()) as bus:
+            space = await bus.space("cut", kind=kind)
+            await space.write_many([("x", 1), ("z", 1)])
+            await space.flush()
+            monkeypatch.setattr(type(bus), "primary", property(lambda self: False))
+            calls = [space.read(("z", int)), space.take(("x", int)), space.count(), space.read_if_exists(("z", int))]
+            waiting = [asyncio.ensure_future(call) for call in calls]
+            with pytest.raises(TimeoutError, match="nothing in 'cut' matched"):
+                await space.take(("x", int), timeout=0.2)
+            written = asyncio.ensure_future(space.write(("y", 1)))
+            await asyncio.sleep(0.2)
+            assert not any(one.done() for one in waiting) and written.done() == (kind == "views")
+            if kind == "views":
+                assert await space.read(("x", int), stale=True) == ("x", 1)
+            monkeypatch.undo()
+            await written
+            read, taken, count, found = await asyncio.gather(*waiting)
+            assert (read, taken, found) == (("z", 1), ("x", 1), ("z", 1)) and count in (1, 2, 3)
+            assert await space.take(("y", int), timeout=30) == ("y", 1)
+
+    story()
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,7 +13,9 @@ import pluribus
 from pluribus.core.errors import BadInput
 from pluribus.core.limits import SHARED_WAITING_MAX
 from pluribus.pubsub import shares as protocol
+from pluribus.pubsub.concepts import Vocabulary
 from pluribus.pubsub.event import Event
+from pluribus.pubsub.places import Near
 from pluribus.pubsub.shares import Shares
 from pluribus.pubsub.words import Dealt, Grant, Joined, Left, Worked
 from pluribus.runtime.styles.topics import worker
@@ -24,6 +28,8 @@ class Job(msgspec.Struct, frozen=True):
 
 
 pluribus.register(Job, "tests.runtime.Job")
+
+VOCABULARY = Vocabulary({"share": {"terms": ["stock"]}, "bond": {"terms": ["loan"]}})
 
 
 def share_of(bus):
@@ -178,10 +184,10 @@ def test_words_that_come_twice_count_once():
 
     shares.enter("k", 1, Hand())
     shares.apply(1, Joined("k", 1))
-    shares.give("k", [Event(n, 7, (7, n), "t", 0.0) for n in range(3)])
+    shares.give("k", [Event(n, 7, (7, n), "t", 0.0) for n in range(3)], 1)
     shares.apply(1, Worked("k", 1, 1, 1))
     first = shares.deal("k")
-    assert first == Dealt("k", 1, 1, [Grant(1, 1, 1, [(7, 0)])])
+    assert first == Dealt("k", 1, 1, [Grant(1, 1, 1, [(7, 0)])], [], (1, 1))
     shares.apply(2, first)  # from who is no dealer
     assert got == []
     for _ in range(2):
@@ -201,9 +207,137 @@ def test_what_only_one_member_has_keeps_its_mark():
     shares.enter("k", 1, protocol.Hand())
     for member in (2, 1):
         shares.apply(member, Joined("k", 1))
-    shares.give("k", [Event(0, 7, (7, 0), "t", 0.0)])
+    shares.give("k", [Event(0, 7, (7, 0), "t", 0.0)], 1)
     shares.apply(2, Worked("k", 1, 1, 1))
     shares.apply(2, Dealt("k", 1, 1, [Grant(2, 1, 1, [(7, 0)])]))
     shares.apply(1, Left("k", 2, 1))
     (kept,) = shares.left_over("k", [(1, 1)], frozenset())
     assert kept.again
+
+
+def url_of(bus, door):
+    return f"client://127.0.0.1:{door.address[1]}/{bus.url.bus}"
+
+
+@on_a_loop
+async def test_a_client_that_asks_for_a_type_shares_with_members_that_do_and_with_nobody_else():
+    async with members(2) as (a, b):
+        door = await b.serve("127.0.0.1:0")
+        typed = await a.subscribe("jobs", shared="w", type=Job)
+        texts = await a.subscribe("jobs", shared="w", type=str)
+        anything = await a.subscribe("jobs", shared="w")
+        async with pluribus.connect(url_of(b, door)) as client, pluribus.connect(url_of(b, door)) as other:
+            theirs = await client.subscribe("jobs", shared="w", type=Job).open()
+            theirs_text = await other.subscribe("jobs", shared="w", type=str).open()
+            keys = b.pubsub.sharing.shares.takers
+            await eventually(lambda: sorted(len(takers) for takers in keys.values()) == [1, 2, 2])
+            for number in range(10):
+                await a.publish_many([("jobs", Job(number)), ("jobs", f"text {number}"), ("jobs", {"number": number})])
+            got = []
+
+            async def work(subscription):
+                while True:
+                    got.append((await subscription.receive()).body)
+
+            tasks = [asyncio.create_task(work(one)) for one in (typed, theirs, texts, theirs_text)]
+            wanted = [Job(number) for number in range(10)] + [f"text {number}" for number in range(10)]
+            await eventually(lambda: len(got) == 20)
+            assert sorted(map(repr, got)) == sorted(map(repr, wanted)), "each went to one, and none got lost"
+            for task in tasks:
+                task.cancel()
+            assert len([await anything.receive(10) for _ in range(30)]) == 30
+            await eventually(lambda: typed.waiting == texts.waiting == anything.waiting == 0)
+
+
+@on_a_loop
+async def test_what_a_set_cannot_have_in_common_is_refused():
+    async with members(1) as (a,):
+        door = await a.serve("127.0.0.1:0")
+        near = Near(48.2, 16.4, 1_000)
+        async with pluribus.connect(url_of(a, door)) as client:
+            for bus in (a, client):
+                with pytest.raises(BadInput, match="leave one of them out"):
+                    bus.subscribe("jobs", shared="w", near=near)
+                async with bus.subscribe("jobs", "body > 1", shared="w") as one:
+                    with pytest.raises(BadInput, match="keeps its condition"):
+                        one.set_where("body > 2")
+                    await bus.publish("jobs", 2)
+                    assert (await one.receive(10)).body == 2
+            with pytest.raises(BadInput, match="does not know its concepts"):
+                client.subscribe("jobs", shared="w", concept="share", vocabulary=VOCABULARY)
+            with pytest.raises(BadInput, match="no type of plain data"):
+                await client.subscribe("jobs", shared="w", type=Mapping).open()
+        one = await a.subscribe("jobs", shared="w", concept="share", vocabulary=VOCABULARY)
+        same = await a.subscribe("jobs", shared="w", concept="stock", vocabulary=VOCABULARY)
+        other = await a.subscribe("jobs", shared="w", concept="bond", vocabulary=VOCABULARY)
+        assert one._worker.share[0] == same._worker.share[0] != other._worker.share[0]
+
+
+@on_a_loop
+async def test_a_subscriber_whose_program_gives_up_closing_leaves_the_set_all_the_same():
+    async with members(2) as (a, b):
+        one, other = await a.subscribe("jobs", shared="w"), await b.subscribe("jobs", shared="w")
+        await b.publish("jobs", 1)
+        assert await taken(one, 1) == [1]
+        closing = asyncio.create_task(one.close())
+        await asyncio.sleep(0)  # it has begun
+        assert one.closed
+        closing.cancel()
+        event = await other.receive(10)
+        assert (event.body, event.again) == (1, True)
+
+
+@on_a_loop
+async def test_an_event_that_no_program_of_the_set_can_read_is_counted_and_holds_up_nothing(monkeypatch):
+    async with members(2) as (a, b):
+        one, other = await a.subscribe("jobs", shared="w"), await b.subscribe("jobs", shared="w")
+        await a.publish("jobs", 1)
+        await eventually(lambda: one.waiting == other.waiting == 1)
+        share_of(b).waiting.clear()  # as if its program had not been able to decode it
+        monkeypatch.setattr(protocol, "_unpacked", lambda whole: None)  # nor when it comes with its body
+        waits = asyncio.create_task(other.receive(10))
+        await eventually(lambda: other.stats()["malformed"] == 1)
+        await a.publish("jobs", 2)
+        assert (await waits).body == 2
+
+
+@on_a_loop
+async def test_what_was_handed_out_and_not_begun_goes_to_another_as_soon_as_its_subscriber_leaves(monkeypatch):
+    monkeypatch.setattr(worker, "HELD_S", 3_600.0)
+    async with members(2) as (a, b):
+        one, other = await a.subscribe("jobs", shared="w"), await b.subscribe("jobs", shared="w")
+        with pytest.raises(TimeoutError):
+            await one.receive_many(3, timeout=0.05)
+        await b.publish_many([("jobs", number) for number in range(5)])
+        await eventually(lambda: len(one._worker.ready) > 0)
+        await one.close()
+        assert await taken(other, 5) == list(range(5))
+
+
+@on_a_loop
+async def test_what_is_published_while_nobody_is_in_the_set_goes_to_nobody():
+    async with members(2) as (a, b):
+        await a.publish("jobs", "before")
+        one = await b.subscribe("jobs", shared="w")
+        await a.publish("jobs", 1)
+        assert await taken(one, 1) == [1]
+        await one.close()
+        await a.publish("jobs", "between")
+        again = await a.subscribe("jobs", shared="w")
+        await b.publish("jobs", 2)
+        event = await again.receive(10)
+        assert (event.body, event.again) == (2, False)
+
+
+@on_a_loop
+async def test_a_word_that_came_before_its_subscriber_was_in_the_set_is_said_again():
+    async with members(1) as (a,):
+        one = await a.subscribe("jobs", shared="w")
+        sharing, (key, number) = a.pubsub.sharing, one._worker.share
+        word = Worked(key, number, 5, 1)
+        there, sharing.shares.takers = sharing.shares.takers, {}
+        sharing.heard(SimpleNamespace(body=word, sender=a.me))
+        assert not one._worker.has_said(word), "it did not count"
+        sharing.shares.takers = there
+        sharing.heard(SimpleNamespace(body=word, sender=a.me))
+        assert one._worker.has_said(word)

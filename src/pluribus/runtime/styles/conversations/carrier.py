@@ -3,6 +3,9 @@
 One task reads the group. One drives the protocol: it sends the protocol's words, waits until something is due or
 another task wakes it, and ticks. A third watches for new members. The protocol gives its next words only when the words
 before were sent, so the words that wait are bounded.
+
+A client is in the group through a guest at its member, which is gone when the connection breaks. Then the carrier joins
+the group again, as another guest; words that were not sent are dropped, as if the network had lost them.
 """
 
 from __future__ import annotations
@@ -10,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from ....conversations.words import encode
-from ....core.errors import Closed, PluribusError
+from ....core.errors import Closed, Excluded, PluribusError, Uncertain
 from ....core.ports import Clock
 from ...group.group import Group
 
@@ -25,6 +28,8 @@ log = logging.getLogger(__name__)
 IDLE_S_MIN = 0.001
 IDLE_S_MAX = 3_600.0
 LATE_S = 0.02
+PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
+"""Seconds between two attempts to join the group again, at first and at most."""
 LISTEN_TURNS = 256
 """Turns of the loop, at most, for which a member that was late reads before it acts."""
 
@@ -43,7 +48,7 @@ class CarriedProtocol(Protocol):
 
 class ProtocolCarrier:
     """Call ``wake`` after every call of the protocol. ``done`` is called when the protocol may have events for the
-    program."""
+    program. ``join`` joins the group again, and ``joined`` is called with it; ``Closed`` from ``join`` is the end."""
 
     def __init__(
         self,
@@ -52,6 +57,8 @@ class ProtocolCarrier:
         decode: Callable[[bytes], Any],
         clock: Clock,
         done: Callable[[], None],
+        join: Callable[[], Awaitable[Group]],
+        joined: Callable[[Group], None],
     ) -> None:
         self.group = group
         self.malformed = 0
@@ -59,9 +66,15 @@ class ProtocolCarrier:
         self._decode = decode
         self._clock = clock
         self._done = done
+        self._join = join
+        self._joined = joined
         self._ended = False
         self._woken = asyncio.Event()
         self._sent = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._watch)]
         for task in self._tasks:
             task.add_done_callback(self._ended_by)
@@ -72,8 +85,15 @@ class ProtocolCarrier:
 
     def _ended_by(self, task: asyncio.Task[None]) -> None:
         """A task that failed would leave this member silent or deaf, and nobody awaits it."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if task.cancelled() or self._ended or task not in self._tasks:
+            return
+        error = task.exception()
+        if isinstance(error, Closed | Excluded) or (error is None and self.group.closed):
+            for one in self._tasks:
+                one.cancel()
+            self._tasks = [asyncio.create_task(self._again())]
+            self._tasks[0].add_done_callback(self._ended_by)
+        elif error is not None:
             log.error("this member takes no part in %r any more", self.group.name, exc_info=error)
             self._ended = True
             self._sent.set()
@@ -83,6 +103,25 @@ class ProtocolCarrier:
         while self._part.out and not self._ended and not self.group.closed:
             self._sent.clear()
             await self._sent.wait()
+
+    async def _again(self) -> None:
+        """Join the group again."""
+        self._sent.set()
+        pause_s = PAUSE_S
+        while not self._ended:
+            try:
+                self.group = await self._join()
+                break
+            except Closed:
+                self._ended = True
+                return
+            except (PluribusError, TimeoutError) as error:
+                log.debug("%r cannot be joined again yet: %s", self.group.name, error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        self._part.out.clear()
+        self._joined(self.group)
+        self._begin()
 
     async def _read(self) -> None:
         async for message in self.group:
@@ -104,6 +143,8 @@ class ProtocolCarrier:
                 except Closed:
                     self._sent.set()
                     return
+                except Uncertain as error:  # the protocol loses no message with a word
+                    log.debug("a word of %r may not have been sent: %s", self.group.name, error)
                 except PluribusError:
                     log.exception("a word of %r could not be sent", self.group.name)
             self._sent.set()

@@ -12,7 +12,7 @@ from ....conversations.history import BYTES_MAX, MESSAGES_MAX, History
 from ....conversations.joining import JOINED, REFUSED, Joining
 from ....conversations.kept import TABLE, load_table
 from ....conversations.words import GroupInfo, checked_description, decode_lobby, encode
-from ....core.errors import BadInput, Undelivered
+from ....core.errors import BadInput, Closed, Undelivered, Unreachable
 from ....core.ids import checked_name
 from ....core.limits import NAME_CHARS_MAX
 from ....core.ports import Store
@@ -59,14 +59,26 @@ class Conversations(Style):
             self._use_store(os.fspath(store))
         async with self._opening:
             if self._carrier is None:
-                group = await self.bus.group(LOBBY, order="semantic", own=False)
+                group = await self.group(LOBBY)
                 if self._store is not None:
                     self._joining.restore(load_table(self._store))
                 self._joining.piece_bytes = max(group.longest_bytes - WORD_SPARE_BYTES, 256)
-                self._carrier = ProtocolCarrier(group, self._joining, decode_lobby, self.bus.clock, self._settled)
+                joining = (lambda: self.group(LOBBY), lambda group: self._joining.enter(self.bus._now(), again=True))
+                self._carrier = ProtocolCarrier(
+                    group, self._joining, decode_lobby, self.bus.clock, self._settled, *joining
+                )
                 self._joining.enter(self.bus._now())
                 self._settled()
         return self
+
+    async def group(self, name: str) -> Any:
+        """Join the group that carries a conversation, or the lobby. ``Closed`` if this bus is closed."""
+        try:
+            return await self.bus.group(name, order="semantic", own=False)
+        except Closed as error:
+            if self._ended or self.bus.closed:
+                raise
+            raise Unreachable(str(error)) from None  # the connection of a client is not back yet
 
     def _use_store(self, path: str) -> None:
         if self._path == path:
@@ -136,7 +148,7 @@ class Conversations(Style):
                         f"identities_only={kept[2]}: give the same, or close it first"
                     )
                 return found
-            group = await self.bus.group(PREFIX + name, order="semantic", own=False)
+            group = await self.group(PREFIX + name)
             self._joining.create(name, description, self.bus._wall(), self.bus._now())
             history = History(
                 messages_max=messages_max, bytes_max=bytes_max, identities_only=identities_only, person=self.bus.name
@@ -152,7 +164,7 @@ class Conversations(Style):
         async with self._opening:
             if name in self._rooms:
                 return self._rooms[name]
-            group = await self.bus.group(PREFIX + name, order="semantic", own=False)
+            group = await self.group(PREFIX + name)
             room = self._rooms[name] = Room(self, group, name, History(), None, looking=True)
             return room
 
@@ -214,6 +226,10 @@ class Conversations(Style):
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         return number
+
+    def numbers_anew(self, name: str) -> None:
+        """This member has another identity in a conversation: its messages there are numbered from the beginning."""
+        self._numbers.pop(name, None)
 
     def forget(self, room: Room) -> None:
         """A room is closed."""

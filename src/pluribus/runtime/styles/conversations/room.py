@@ -72,8 +72,17 @@ class Room:
         self._sync = Synchronising(int(group.me), history, bus._random, piece_bytes=piece_bytes)
         self._sync.issued = lobby.issued(name)
         self._sync.number = lobby.requests.get(name, 0)
-        self._carrier = ProtocolCarrier(group, self._sync, decode_room, bus.clock, self._settled)
+        joining = (lambda: lobby.group(group.name), self._joined)
+        self._carrier = ProtocolCarrier(group, self._sync, decode_room, bus.clock, self._settled, *joining)
         self._sync.begin(bus._now())
+
+    def _joined(self, group: Group) -> None:
+        """This client's connection broke, and it is in the group again, as another member: it says what it has, and
+        asks for what it missed."""
+        if self._sync.me != int(group.me):
+            self._lobby.numbers_anew(self.name)
+            self._sync.renamed(int(group.me))
+        self._sync.begin(self._lobby.bus._now())
 
     @property
     def bounds(self) -> tuple[int, int, bool]:

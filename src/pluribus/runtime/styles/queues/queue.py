@@ -40,6 +40,7 @@ CREDIT = 32
 CREDIT_BYTES = 4 << 20
 LEASE_S = 10.0
 """Seconds for which a process may be silent before the messages that it holds are delivered to others."""
+STILL = ", and it is still being sent: wait longer, or see `pluribus keepers ls` and what the keepers logged"
 LONG_BYTES = 1 << 20
 """Bodies that are longer are sent in pieces."""
 PIECE_BYTES = 512 << 10
@@ -150,7 +151,8 @@ class MessageQueue:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(done)
         except TimeoutError:
-            raise Uncertain(f"the queue {self.name!r} did not confirm the message in {timeout:g} s", identity) from None
+            late = f"the queue {self.name!r} did not confirm the message in {timeout:g} s{STILL}"
+            raise Uncertain(late, identity) from None
         return identity
 
     async def pass_on(self, message: OutgoingMessage) -> None:
@@ -168,7 +170,7 @@ class MessageQueue:
         if waiting:
             done, late = await asyncio.wait(waiting, timeout=timeout)
             if late:
-                raise Uncertain(f"the queue {self.name!r} did not confirm all messages in {timeout:g} s")
+                raise Uncertain(f"the queue {self.name!r} did not confirm all messages in {timeout:g} s{STILL}")
             for one in done:
                 one.result()
         return [identity for _, identity in sent]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 """Seconds after which the roster is compared with the view anyway."""
 LEAVE_S = 0.05
+OUTSIDE_S = 0.05
+"""Seconds between two looks whether this member is in the primary again."""
 PREFIX = "space/"
 
 Leasehold = tuple[Item, int]
@@ -143,6 +146,8 @@ class Crew:
     async def _read(self) -> None:
         assert self._group is not None
         async for message in self._group:
+            if not self._bus.primary:
+                continue  # others go on without this member; the word is said again
             try:
                 word = self._words.decode(message.body)
             except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
@@ -157,7 +162,7 @@ class Crew:
         me = int(self._bus.me)
         while not self._closed:
             out, self.member.out = self.member.out, []
-            for to, word in out:
+            for to, word in out if self._bus.primary else ():  # else the words are said again
                 data = self._words.encode(word)
                 if to == me:
                     self.member.heard(me, self._words.decode(data), self._now)
@@ -176,12 +181,12 @@ class Crew:
             if self.member.out:
                 continue
             self._woken.clear()
-            delay_s = min(max(self.member.due_at - self._now, 0.001), LOOK_S)
+            delay_s = min(max(self.member.due_at - self._now, 0.001), LOOK_S) if self._bus.primary else LOOK_S
             timer = self._clock.call_later(delay_s, self._woken.set)
             await self._woken.wait()
             timer.cancel()
             self._follow()
-            if self._now >= self.member.due_at:
+            if self._bus.primary and self._now >= self.member.due_at:
                 self.member.tick(self._now)
 
     async def _watch(self) -> None:
@@ -323,6 +328,8 @@ class Crew:
         """``timeout`` None waits for ever, 0 does not wait. If the call is cancelled, a taken tuple is written again,
         but a replacement stays."""
         probe = timeout == 0
+        if not await self._in_primary(None if probe else timeout):
+            return []
         if write:
             number = self.member.replace(template, probe, write[0], lease_us, self._now)
         else:
@@ -344,11 +351,30 @@ class Crew:
         self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
     ) -> Item | None:
         self._check(transaction)
-        if stale and getattr(self.member, "replica", None) is None:
-            raise BadInput(f"stale=True reads the own copy, and this member has none of {self.name!r}: leave it out")
+        replica = getattr(self.member, "replica", None)
+        if stale:
+            if replica is None:
+                raise BadInput(
+                    f"stale=True reads the own copy, and this member has none of {self.name!r}: leave it out"
+                )
+            found = replica.find(template)
+            if found is not None:
+                item: Item = found[1]
+                return item
         probe = if_exists or timeout == 0
+        if not await self._in_primary(None if probe else timeout):
+            return None
         result = await self._result(self.member.read(template, probe, self._now), None if probe else timeout, False)
         return None if result is None else result.item
+
+    async def _in_primary(self, timeout: float | None = None) -> bool:
+        """Outside the primary a call waits: what is here may be out of date. False if ``timeout`` is over first."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not self._bus.primary:
+                    self._check(0)
+                    await asyncio.sleep(OUTSIDE_S)
+        return self._bus.primary
 
     async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         raise NotImplementedError

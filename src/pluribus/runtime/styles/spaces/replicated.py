@@ -8,13 +8,14 @@ finds no match stands in line in the machine; this side waits until the machine 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError, Refused, TransactionEnded
+from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError, Refused, TransactionEnded, Undelivered
 from ....group.sessions import FIRST_TIME, Command, SessionEntry
 from ....spaces import words
 from ....spaces.machine import SpaceMachine
@@ -31,8 +32,13 @@ SHOWN_S_MIN, SHOWN_S_MAX = 0.01, 0.5
 """Seconds between two looks at whether a hidden tuple is still there, at first and at most."""
 WATCH_LEASE_S = 60.0
 """The lease of a read that waits."""
+PUT_BACK_S = 0.5
+"""Seconds after which a tuple that a full space refused is written again."""
 UNDO_S = 5.0
-"""Seconds for which a cancelled take waits until the tuples that it got in a transaction are there again."""
+"""Seconds for which a cancelled take waits until the tuples that it got in a transaction are there again, and for which
+closing waits until all such tuples are."""
+
+log = logging.getLogger(__name__)
 
 
 class ReplicatedWay:
@@ -57,6 +63,8 @@ class ReplicatedWay:
         self._next = 0
         self._unsettled: dict[int, None] = {}
         self._undoing: set[asyncio.Task[None]] = set()
+        self._away = 0
+        """Tuples that cancelled takes got, and that a full space has refused."""
         self._closed = False
 
     # Commands.
@@ -185,7 +193,27 @@ class ReplicatedWay:
                 left_us = outcome.left_us[at] if outcome.left_us else words.FOR_EVER_US
                 by_lease.setdefault(left_us, []).append(item)
             for left_us, items in by_lease.items():
-                await self.call(words.Write(items, left_us, transaction))
+                await self._put_back(words.Write(items, left_us, transaction))
+
+    async def _put_back(self, write: words.Write) -> None:
+        """Write tuples again, which the space may refuse while it is full."""
+        told = False
+        while True:
+            try:
+                await self.call(write)
+                break
+            except Refused as error:
+                if not told:
+                    told = True
+                    self._away += len(write.items)
+                    log.warning("%d tuples that a cancelled take got are not back yet: %s", len(write.items), error)
+            except TransactionEnded:
+                break  # they are back with its end
+            except PluribusError as error:
+                log.error("%d tuples that a cancelled take got may be lost: %s", len(write.items), error)
+                break
+            await asyncio.sleep(PUT_BACK_S)
+        self._away -= len(write.items) if told else 0
 
     def _undo(self, work: Any) -> asyncio.Task[None]:
         async def done() -> None:
@@ -303,8 +331,11 @@ class ReplicatedWay:
             await asyncio.wait(set(self._undoing))
 
     async def close(self) -> None:
-        await self.flush()
+        if self._undoing:
+            await asyncio.wait(set(self._undoing), timeout=UNDO_S)
         self.abandon()
+        if self._away:
+            raise Undelivered(f"{self._away} tuples that cancelled takes of {self.name!r} got are not back: it is full")
 
     def abandon(self) -> None:
         self._closed = True

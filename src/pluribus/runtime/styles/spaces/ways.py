@@ -80,10 +80,12 @@ class ViewsWay(Crew):
 
     async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         self._check(transaction)
+        await self._in_primary()
         return [], self._replica().every(template)
 
     async def count(self, template: Template, transaction: int) -> int:
         self._check(transaction)
+        await self._in_primary()
         return int(self._replica().count(template))
 
     def _replica(self) -> Any:

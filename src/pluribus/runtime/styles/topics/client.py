@@ -28,13 +28,14 @@ from ....pubsub.places import Near, near_and
 from ....pubsub.requests import Advertise, Adverts, Gather, Heard, Listen, Subscribers, Tell
 from ....pubsub.topics import checked_topic
 from ....wire.asking import WAIT_S_MAX
-from ....wire.bodies import BYTES, Kind, encode_body
+from ....wire.bodies import BYTES, Kind, encode_body, names_of
 from ...loop.callbacks import Call, Readable, call_with_events
 from ..style import Style
 from .client_subscription import ClientSubscription
 from .observed import Observed
 from .publisher import PAUSE_S, PAUSE_S_MAX
 from .pubsub import BEST_EFFORT, GUARANTEES, RELIABLE, Advertisement, translation
+from .worker import NO_PLACES
 
 if TYPE_CHECKING:
     from ...clients.bus import ClientBus
@@ -311,6 +312,10 @@ class ClientTopics:
             raise BadInput(f"deadline={deadline!r} is no time that an event may take: give seconds above 0")
         if shared is not None:
             checked_name(shared, "the shared subscription")
+            if near is not None:
+                raise BadInput(NO_PLACES)
+            if concept is not None:
+                raise BadInput("the member of a client does not know its concepts: leave out shared=, or concept=")
         text = None if where is None else str(where)
         condition = near_and(near, where)
         translate = None if concept is None else translation(concept, vocabulary)
@@ -326,6 +331,8 @@ class ClientTopics:
             cast(Any, checked_slow(slow or (SAMPLE if guarantee == BEST_EFFORT else TELL), backlog)),
             retain,
             shared,
+            interest.type_name if shared is not None else "",
+            names_of(type) if shared is not None and type is not None else [],
         )
         made = ClientSubscription(self, listen, interest, call, bodies)
         made.near, made.where = near, text

@@ -20,7 +20,7 @@ from ....pubsub.places import Near, near_and
 from ....pubsub.requests import Heard, Listen, Live, Read, SetWhere, Unlisten
 from ....wire.bodies import BYTES, array_header, decode_bodies
 from ...loop.callbacks import Call, call_with_events
-from .worker import HELD_S
+from .worker import HELD_S, KEEPS_ITS_CONDITION
 
 if TYPE_CHECKING:
     from .client import ClientTopics
@@ -103,6 +103,8 @@ class ClientSubscription:
 
     def set_where(self, where: str | Filter | None) -> None:
         """See ``Subscription.set_where``."""
+        if self.shared:
+            raise BadInput(KEEPS_ITS_CONDITION)
         self.interest.set_where(near_and(self.near, where))
         self.where, self._chooses = None if where is None else str(where), True
         if self.interest.translate is None:  # else the member does not know the words of the condition
@@ -149,7 +151,6 @@ class ClientSubscription:
         if heard.ended:
             self.ended = Overflow(heard.ended)
         self._arrival.set()
-        self._soon_given_back()
         self._soon_given_back()
 
     def _wanted(self, event: Event[Any]) -> Event[Any] | None:

@@ -44,6 +44,7 @@ from .neighbours import Neighbours
 from .observed import Observed
 from .sharing import Sharing
 from .subscription import Subscription
+from .worker import NO_PLACES
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -393,9 +394,18 @@ class Topics(End):
             pattern, type = pattern_of(object, property), Changed
         translate = None if concept is None else translation(concept, vocabulary)
         condition = near_and(near, where)
-        interest = Interest("#" if pattern is None else pattern, condition, type, now=self.wall, translate=translate)
+        interest = Interest(
+            "#" if pattern is None else pattern,
+            condition,
+            type,
+            now=self.wall,
+            translate=translate,
+            concept="" if concept is None or vocabulary is None else vocabulary.concept(concept),
+        )
         if shared is not None:
             checked_name(shared, "the shared subscription")
+            if near is not None:
+                raise BadInput(NO_PLACES)
             self._order_of("total")  # which must be offered
             retain = False
         made: Subscription[Any] = Subscription(

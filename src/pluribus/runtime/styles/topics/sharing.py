@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -85,12 +84,9 @@ class Sharing:
             self._interests.pop(key, None)
         self._wake()
         if self._carrier is not None and not self._carrier.group.closed:
-            word = Left(key, self._me, number)
-            if self._topics.bus.primary:
-                with suppress(Closed):
-                    await self._carrier.group.send(word)
-            else:
-                self._say(word)  # when there is a primary again
+            saying = self._say(Left(key, self._me, number))  # it goes on when its caller gives up: others must know
+            if self._topics.bus.primary:  # else it is said when there is a primary again
+                await asyncio.wait([saying], timeout=SAY_S)
 
     async def say(self, worker: Worker, word: Worked) -> None:
         """Returns when the word has come back in the order, or concerns nobody any more."""
@@ -135,10 +131,12 @@ class Sharing:
     def taken(self, arrived: Arrived) -> None:
         assert self._carrier is not None
         self._tell_gone()
+        batch = arrived.batch
         for key, interest in self._interests.items():
-            wanted = [matches(interest.pattern, topic) for topic in arrived.batch.topics]
+            wanted = [matches(interest.pattern, topic) for topic in batch.topics]
             if not any(wanted):
                 continue
+            each_bytes = len(batch) // sum(part.count for part in batch.parts)
             for section in arrived.sections():
                 of = section.part.of
                 if interest.takes(section.part.kind) is False or (isinstance(of, int) and not wanted[of]):
@@ -150,7 +148,7 @@ class Sharing:
                     continue
                 if not isinstance(of, int):
                     events = [event for event, place in zip(events, of, strict=True) if wanted[place]]
-                self.shares.give(key, interest.chosen(events))
+                self.shares.give(key, interest.chosen(events), each_bytes)
             self._deal(key)
 
     def heard(self, message: Message) -> None:
@@ -167,7 +165,7 @@ class Sharing:
                 self._join_again()
         elif isinstance(word, Worked):
             worker = self._workers.get((word.key, word.number)) if sender == self._me else None
-            if worker is not None:
+            if worker is not None and (sender, word.number) in self.shares.takers.get(word.key, ()):  # else not counted
                 worker.spoken(word.turn)
         elif isinstance(word, Joined) and sender == self._me and not self.shares.is_mine(word.key, word.number):
             self._say(Left(word.key, self._me, word.number))  # said before it was cut off, or has left
@@ -260,9 +258,9 @@ class Sharing:
         for word in self.shares.absent():
             self._say(word)
 
-    def _say(self, word: Joined | Left) -> None:
-        if self._carrier is not None:
-            self._topics.neighbours.task(self._carrier.group.send(word))
+    def _say(self, word: Joined | Left) -> asyncio.Task[None]:
+        assert self._carrier is not None
+        return self._topics.neighbours.task(self._carrier.group.send(word))
 
 
 def _itself(word: Any) -> Any:
@@ -271,5 +269,4 @@ def _itself(word: Any) -> Any:
 
 def share_key(name: str, interest: Interest) -> str:
     """The key of a set: subscriptions share events if they have the same name and the same interest."""
-    kind = interest.type.__name__ if interest.type is not None else ""
-    return "\n".join([name, interest.pattern, str(interest.filter or ""), kind])
+    return "\n".join([name, interest.pattern, str(interest.filter or ""), interest.type_name, interest.concept])

@@ -156,6 +156,8 @@ class Listening:
             retain=request.retain,
             shared=request.shared,
         )
+        if request.shared and request.bodies:
+            self._subscription.interest.of_types(request.bodies, request.kinds)
         shares = bool(self._subscription.shared)
         self._push_events_max = 1 if shares else PUSH_EVENTS_MAX
         self._under_way_max = 1 if shares else CLIENT_EVENTS_MAX

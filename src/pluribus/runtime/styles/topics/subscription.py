@@ -28,7 +28,7 @@ from ....pubsub.interest import Interest
 from ....pubsub.places import Near, near_and
 from ...loop.callbacks import Call, call_with_events
 from ...loop.futures import looked_at
-from .worker import Worker
+from .worker import KEEPS_ITS_CONDITION, Worker
 
 if TYPE_CHECKING:
     from .carrier import Carrier
@@ -139,10 +139,12 @@ class Subscription(Generic[B]):
         if self.closed:
             return
         self.end()
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-        await self._topics.end(self)
+        try:
+            if self._opening is not None and not self._opening.done():
+                self._opening.cancel()
+                await asyncio.wait([self._opening])
+        finally:  # also if the caller gives up: others must not go on with it
+            await self._topics.end(self)
         if self._calling is not None and self._calling is not asyncio.current_task():
             self._calling.cancel()
             await asyncio.gather(self._calling, return_exceptions=True)
@@ -372,6 +374,8 @@ class Subscription(Generic[B]):
         self.where = None if where is None else str(where)
 
     def _choose(self, where: str | Filter | None) -> None:
+        if self.shared:
+            raise BadInput(KEEPS_ITS_CONDITION)
         before = self.interest.filter is not None and self.interest.by_body
         self.interest.set_where(where)
         if self._carrier is not None:

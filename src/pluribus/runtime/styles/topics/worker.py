@@ -31,6 +31,13 @@ HELD_S = 1.0
 """Seconds for which an event waits for a reader that has asked and then gone away."""
 
 
+KEEPS_ITS_CONDITION = (
+    "a shared subscription keeps its condition, because those who have the same share: close it, and subscribe with "
+    "another one"
+)
+NO_PLACES = "shared= is for subscribers that ask for the same, and near= is the place of one: leave one of them out"
+
+
 class Worker(Hand):
     def __init__(self, subscription: Subscription[Any], topics: Topics) -> None:
         self._subscription = subscription
@@ -132,6 +139,12 @@ class Worker(Hand):
         self._wanted = False
         self._news.set()
         self._topics.neighbours.task(self._say(back=ids))
+
+    def cannot_read(self, ids: list[Id]) -> None:
+        self._subscription.backlog.malformed += len(ids)
+        self._wanted = False
+        self._news.set()
+        self._topics.neighbours.task(self._say(done=ids))
 
     def missed(self, count: int) -> None:
         self._subscription.backlog.missed += count
