@@ -12,7 +12,7 @@ from tests.mutants.hunt import assert_found
 
 @pytest.mark.slow
 def test_a_sample_breaks_no_promise():
-    found = campaign("topics", [0, 1, 3, 10, 35, 39])  # half of all worlds have nobody who shares
+    found = campaign("topics", [0, 1, 2, 3, 4, 10])  # half of all worlds have nobody who shares
     assert found["violations"] == 0, found["reasons"]
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 

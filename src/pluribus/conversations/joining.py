@@ -382,7 +382,7 @@ class Joining:
             assert len(group.rows) <= MEMBERS_MAX
             own = group.rows.get(self.person)
             if group.standing == JOINED:
-                assert own is not None and own.here, "who is in says so"
+                assert own is not None and own.here, "a member of a room says so"
 
 
 def _news(row: Row, known: Row) -> bool:

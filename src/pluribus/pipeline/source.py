@@ -526,7 +526,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             return self._kept.resolve(keepers, log, kept)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the log keeps events by its own retention, whoever read them."""
+        """Nothing to do: the log keeps events by its own retention, whether they were read or not."""
 
     def stop(self) -> None:
         """Nothing is held between two calls."""

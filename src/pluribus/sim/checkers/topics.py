@@ -105,8 +105,8 @@ def complete(history: History) -> int:
 
 def agreed(history: History) -> int:
     """Subscriptions in total order, of members that stayed to the end, got what both of them got in the same order, and
-    from the first of that on nothing that the other did not: since they were last told of a gap. Who is cut off may
-    have been ahead of what the others agreed on. For subscriptions to one pattern."""
+    from the first of that on nothing that the other did not: since they were last told of a gap. A member that is cut
+    off may have been ahead of what the others agreed on. For subscriptions to one pattern."""
     settled = next((h for h in history.of("settled")), None)
     orders: dict[tuple[int, str], list[MessageId]] = defaultdict(list)
     for h in history.happenings:
@@ -132,8 +132,9 @@ def agreed(history: History) -> int:
 
 
 def shared_once(history: History) -> int:
-    """Of a set that shares events, one gets an event for the first time; who gets it again is told so. Where a primary
-    gave way to another, or a group went on with an older state, and said so, what was begun there is not known."""
+    """Of a set that shares events, one gets an event for the first time; one that gets it again is told so. Where a
+    primary gave way to another, or a group went on with an older state, and said so, what was begun there is not
+    known."""
     taken: dict[tuple[str, MessageId], int] = {}
     checks = 0
     for h in history.happenings:
