@@ -15,7 +15,6 @@ import sys
 
 import pluribus
 from pluribus.bench.namespaces import pair
-from pluribus.core.errors import Unavailable
 from pluribus.slots.check import plan_of
 
 STRESS = "import json, sys; load, area = json.load(sys.stdin); print(json.dumps(load / area))"
@@ -82,7 +81,7 @@ def main() -> None:
     try:
         with pair() as hosts:
             both(hosts)
-    except Unavailable as error:
+    except pluribus.errors.Unavailable as error:
         print(f"on one host: {error}", file=sys.stderr)
         both([("", "127.0.0.1"), ("", "127.0.0.1")])
 

@@ -237,6 +237,18 @@ def test_importing_pluribus_is_light():
     assert len(modules) < IMPORTED_MODULES_MAX
 
 
+def test_nobody_has_to_import_from_the_runtime():
+    """What programs name is in ``pluribus``, ``pluribus.types``, ``pluribus.sync`` or ``pluribus.styles``."""
+    texts = [*documents(), *sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "examples").rglob("*.md"))]
+    found = [
+        f"{short(path)}:{number} {line.strip()}"
+        for path in texts
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.search(r"\b(from|import)\s+pluribus\.runtime\b", line)
+    ]
+    assert not found, complaints_of(found)
+
+
 def leaf_commands(command, name: str) -> Iterator[tuple[str, object]]:
     children = getattr(command, "commands", None)
     if not children:

@@ -13,8 +13,8 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from pluribus import errors
 from pluribus.bench.namespaces import pair
-from pluribus.core.errors import Unavailable
 
 HERE = Path(__file__).resolve().parent
 
@@ -23,7 +23,7 @@ def main(count: int) -> dict[str, object]:
     with ExitStack() as stack:
         try:
             hosts = stack.enter_context(pair())
-        except Unavailable as error:
+        except errors.Unavailable as error:
             print(f"on one host: {error}", file=sys.stderr)
             hosts = [("", "127.0.0.1"), ("", "127.0.0.1")]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -96,9 +96,10 @@ __all__ = [
     "styles",
     "sync",
     "transformation",
+    "types",
 ]
 
-_LATE = ("javaspaces", "objects", "sim", "styles", "sync")
+_LATE = ("javaspaces", "objects", "sim", "styles", "sync", "types")
 """Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
 
 

@@ -65,6 +65,16 @@ class Nervous:
             self._wait_again(self.held.pop(other).items(), again=True)
 
 
+class Careless:
+    """Forgets what a subscriber held that is gone."""
+
+    of = Share
+
+    def left(self, taker):
+        self.held.pop(taker, None)
+        left(self, taker)
+
+
 class Miserly:
     """Forgets who waits for an event when somebody leaves."""
 
@@ -117,10 +127,11 @@ FOUND = {
     Remembering: (0, "never"),
     Reserved: (1, "never came"),
     Generous: (35, "who share"),
-    Nervous: (4, "had begun and is there"),
+    Nervous: (2, "had begun and is there"),
+    Careless: (58, "it was forgotten"),
     Hoarding: (110, "never came"),
-    Miserly: (25, "never came"),
-    Lumping: (35, "had finished it"),
+    Miserly: (3, "never came"),
+    Lumping: (2, "had finished it"),
     Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),
 }

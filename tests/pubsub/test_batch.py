@@ -83,6 +83,22 @@ def test_what_was_published_arrives(events, batches_before):
 long_bodies = st.sampled_from([255, 256, 1_000]).map(bytes)
 
 
+@given(st.sampled_from(["a", "a/b", "ä/ß" * 40]), bodies | long_bodies, published)
+def test_an_event_alone_makes_the_batch_that_gathering_makes(topic, body, before):
+    kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+    one, other = Gathering(ME, LARGEST, first=5), Gathering(ME, LARGEST, first=5)
+    for gathering in (one, other):
+        gathered(before, gathering)
+        gathering.close()
+    alone = one.single(topic, kind, encoded, 2.5)
+    found = other.add(topic, kind, encoded, 2.5)
+    batch = only(other.close())
+    assert arrived(encode_batch(alone)) == arrived(encode_batch(batch)) and found == (ME, alone.first)
+    assert len(alone) == len(encode_batch(alone)) - len(msgspec.msgpack.encode(alone.size))
+    assert batch.topics != [topic] or encode_batch(alone) == encode_batch(batch)
+    assert one.empty and one.add("next", BYTES, b"x", 2.5) == other.add("next", BYTES, b"x", 2.5)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), bodies | long_bodies, extras), min_size=1, max_size=30))
 def test_a_batch_knows_what_it_weighs_before_it_is_encoded(events):
     gathering = Gathering(ME, LARGEST)

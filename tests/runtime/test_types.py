@@ -195,6 +195,24 @@ WRONG = {
 }
 
 OF_A_BUS = {
+    "publish('t', 1, heders={})": "heders",
+    "publish_many([('t', 1)], liev=False)": "liev",
+    "subscribe('t', slwo='tell').close()": "subscribe",
+    "matches('t', 'p', backlgo=1).close()": "backlgo",
+    "mailbox('b', comit='auto').close()": "comit",
+    "advertise('t', abuot='x')": "abuot",
+    "wait_for(2, timout=1)": "timout",
+    "wait_for_subscribers('t', 2, timout=1)": "timout",
+    "group('g', saef=True)": "saef",
+    "send('g', 'x', timout=1)": "timout",
+    "ask('g', 'x', replys=1)": "replys",
+    "objects('g', one_by_on=True)": "one_by_on",
+    "cache('c', entrys_max=1)": "entrys_max",
+    "replica('r', object(), durabel=True)": "durabel",
+    "transformer('a', 'b', chian='json')": "chian",
+    "queued_calls.answer('c', timout=1)": "timout",
+    "omni(object, resluts='all')": "resluts",
+    "virtual_network('n', mdoe='unicast')": "mdoe",
     "queue('q', trys=3)": "trys",
     "queues(timout=1)": "timout",
     "space('s', kynd='views')": "kynd",
@@ -247,8 +265,7 @@ import msgspec
 
 import pluribus
 import pluribus.sync
-from pluribus.runtime.styles.spaces.space import Lease
-from pluribus.runtime.styles.spaces.sync import SyncLease
+import pluribus.types
 
 
 class Tick(msgspec.Struct):
@@ -259,7 +276,7 @@ class Held:
     queue: pluribus.MessageQueue
     message: pluribus.QueueMessage[object]
     space: pluribus.Space
-    lease: Lease
+    lease: pluribus.types.Lease
     tx: pluribus.Transaction
     shadow: pluribus.Shadow
     room: pluribus.Room
@@ -270,7 +287,7 @@ class PlainHeld:
     queue: pluribus.sync.MessageQueue
     message: pluribus.sync.QueueMessage
     space: pluribus.sync.Space
-    lease: SyncLease
+    lease: pluribus.sync.Lease
     tx: pluribus.sync.Transaction
     shadow: pluribus.sync.Shadow
     room: pluribus.sync.Room

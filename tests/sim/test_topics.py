@@ -2,14 +2,17 @@
 
 import pytest
 
+from pluribus.core.errors import Violation
+from pluribus.sim.checkers import topics as checkers
 from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import topics
 from tests.mutants.hunt import assert_found
 
 
 @pytest.mark.slow
 def test_a_sample_breaks_no_promise():
-    found = campaign("topics", [0, 1, 3, 10, 35, 39])  # half of all worlds have nobody who shares
+    found = campaign("topics", [0, 1, 2, 3, 4, 10])  # half of all worlds have nobody who shares
     assert found["violations"] == 0, found["reasons"]
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 
@@ -25,3 +28,59 @@ def test_a_seed_is_the_same_twice():
     first, second = (play_seed("topics", 3) for _ in range(2))
     assert first.failure == ""
     assert (first.trace_hash, first.events) == (second.trace_hash, second.events)
+
+
+def history(*happenings):
+    """Members 1 and 2 share ``a``; each happening takes a second, and the end comes a minute later."""
+    made = History()
+    for at, (what, member, number, options) in enumerate(happenings):
+        label = "" if what in ("publish", "came", "primary", "cut") else f"shared a {member}"
+        made.add(Happening(float(at), member, what, label, (9, number), b"a", **options))
+    made.add(Happening(60.0, 0, "settled", members=(1, 2)))
+    return made
+
+
+def happened(what, member, number=0, **options):
+    return (what, member, number, options)
+
+
+BEGUN = (happened("begun", 1), happened("begun", 2), happened("asks", 1), happened("asks", 2))
+LATER = [happened("gap", 7)] * 10
+"""So much later that its member is in its sets."""
+CAME = (*BEGUN, *LATER, happened("came", 2, 1), happened("deliver", 1, 1))
+AWAY = (happened("primary", 2, members=(1, 2)), happened("primary", 2, members=(2,)))
+
+
+@pytest.mark.parametrize(
+    ("checker", "happenings", "sentence"),
+    [
+        (checkers.shared_once, [*CAME, happened("deliver", 2, 1)], "and to"),
+        (checkers.begun_once, [*CAME, happened("deliver", 2, 1, orphan=True)], "had begun and is there"),
+        (
+            checkers.finished_once,
+            [*CAME, happened("deliver", 1, 2), happened("deliver", 2, 1, orphan=True)],
+            "had finished it",
+        ),
+        (checkers.none_forgotten, [*BEGUN, *LATER, happened("came", 2, 1)], "it was forgotten"),
+        (checkers.none_abandoned, [*CAME, happened("ended", 1)], "nobody began it again"),
+        (checkers.none_abandoned, [*CAME, *AWAY], "nobody began it again"),
+        (checkers.none_abandoned, [*CAME, happened("cut", 1)], "nobody began it again"),
+    ],
+)
+def test_a_broken_history_is_found(checker, happenings, sentence):
+    with pytest.raises(Violation, match=sentence):
+        checker(history(*happenings))
+
+
+@pytest.mark.parametrize(
+    "happenings",
+    [
+        [*CAME],
+        [*CAME, happened("asks", 1), happened("ended", 1)],
+        [*CAME, *AWAY, happened("deliver", 2, 1, orphan=True)],
+        [*CAME, happened("cut", 1), happened("deliver", 1, 1, orphan=True)],
+    ],
+)
+def test_a_good_history_is_counted(happenings):
+    for checker in (checkers.shared_once, checkers.begun_once, checkers.none_forgotten, checkers.none_abandoned):
+        assert checker(history(*happenings)) > 0

@@ -50,7 +50,7 @@ class OpenBatch:
 
 
 class End:
-    """What a program sends through; ``_open`` is its open batch."""
+    """An object through which a program sends; ``_open`` is its open batch."""
 
     __slots__ = ("_alone", "_open")
 

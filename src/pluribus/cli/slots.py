@@ -198,7 +198,7 @@ def up(
     stack: Stack = "views",
     by: Annotated[str, typer.Option(help="router, replica (no router at all) or central (for comparison).")] = "router",
     store: Annotated[Path | None, typer.Option(help="A file that keeps the router's map.")] = None,
-    answers: Annotated[str, typer.Option(help="Who hears answers about routes: asker or all.")] = "asker",
+    answers: Annotated[str, typer.Option(help="The hearers of answers about routes: asker or all.")] = "asker",
     dump: Annotated[bool, typer.Option("--dump", help="Print every message that this process says or hears.")] = False,
     seconds: Seconds = None,
     json: JsonFlag = False,

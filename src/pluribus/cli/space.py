@@ -198,7 +198,7 @@ def watch(
 
 
 async def _renewed(registration: Any) -> None:
-    """Renew the lease of a registration; whoever is killed leaves it for a minute."""
+    """Renew the lease of a registration; a program that is killed leaves it for a minute."""
     while True:
         await asyncio.sleep(WATCH_LEASE_S / 3)
         with suppress(Uncertain):

@@ -7,7 +7,7 @@ from typing import Any
 from ..core.errors import MissingExtra
 
 HOST = "127.0.0.1"
-"""Only people on this machine: whoever sees the console may start programs with it."""
+"""Only people on this machine: everybody who sees the console may start programs with it."""
 
 
 def serve(url: str | None, port: int, stack: str, key: str | None) -> None:

@@ -198,9 +198,8 @@ class Joining:
     def refuse(self, gid: str) -> None:
         """Refuse a conversation: it is not reported again until this member's next advertisement."""
         group = self._known(gid)
-        if (
-            row := group.rows.get(self.person)
-        ) is not None and row.here:  # others remember an earlier life, which was in
+        row = group.rows.get(self.person)
+        if row is not None and row.here:  # others remember an earlier life, which was in
             self._go("wish to leave")
             self._leave(group)
             self._go("done")
@@ -383,7 +382,7 @@ class Joining:
             assert len(group.rows) <= MEMBERS_MAX
             own = group.rows.get(self.person)
             if group.standing == JOINED:
-                assert own is not None and own.here, "who is in says so"
+                assert own is not None and own.here, "a member of a room says so"
 
 
 def _news(row: Row, known: Row) -> bool:

@@ -489,7 +489,7 @@ class Synchronising:
         assert len(self._repositories) <= len(self._latest) <= ASKERS_MAX and len(self._early) <= EARLY_ANSWERS_MAX
         for asked, repository in self._repositories.items():
             assert repository.left and repository.state == SynchronisingState.COUNTING, (
-                "who counts has something to give"
+                "a member that is counted has something to give"
             )
             assert repository.number == self._latest[asked]
         self.history.validate()

@@ -124,7 +124,7 @@ VIEW_MEMBERS_MAX = 200
 
 # Events
 EVENTS_WAITING_MAX = 1_000
-"""Events that wait for one who iterates over them; then the oldest are skipped, and that is told."""
+"""Events that wait for an iteration; then the oldest are skipped, and the iteration is told."""
 
 # The loop
 TURN_S_MAX = 0.005

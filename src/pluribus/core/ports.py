@@ -105,7 +105,7 @@ class Engine(Protocol):
         """Send to everybody on the bus: by the medium where it can, else one by one to the peers of ``set_peers``."""
 
     def set_peers(self, peers: Sequence[Address]) -> None:
-        """Whom ``send_all`` must reach, for engines without a medium that reaches all."""
+        """The addresses that ``send_all`` must reach, for engines without a medium that reaches all."""
 
     async def close(self) -> None:
         """Stop, when everything that was given to ``send`` has been given to the kernel."""

@@ -1,4 +1,4 @@
-"""Who is in a group, as its members know it."""
+"""The members of a group, as each of them knows it."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Question(Message, gc=True):
 
     def reply(self, body: Any) -> Any:
         """Send the answer to the asker alone; ``await`` it. A question is answered once: again raises ``BadInput``."""
-        assert self.answer is not None, "whoever makes a question says how it is answered"
+        assert self.answer is not None, "a question is made with the way to answer it"
         return self.answer(self, body)
 
 
@@ -310,7 +310,7 @@ class Asking:
     def validate(self) -> None:
         assert len(self.pending) <= QUESTIONS_MAX
         for pending in self.pending.values():
-            assert not (pending.absent & pending.answers.keys()), "who answers is not absent"
+            assert not (pending.absent & pending.answers.keys()), "a member that answers is not absent"
             assert pending.placed or not pending.gone, "nobody has gone from a question that has no place"
             assert not pending.placed or pending.waiting or pending.replies != "all", "it is over"
 

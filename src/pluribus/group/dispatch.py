@@ -98,7 +98,7 @@ class Dispatch(Layer):
         """Something came in since the last message that went out alone."""
         self._alone_at = 0.0
         self._merging = False
-        """The bus's view is one of several put together: who was in the old one may have been elsewhere meanwhile."""
+        """The bus's view is one of several put together: members of the old one may have been elsewhere meanwhile."""
         self.unwanted = 0
         self.given_up = 0
 
@@ -484,7 +484,7 @@ class Dispatch(Layer):
             self.on_event(told)
         if event.member == self.node.me:
             channel.stalls_itself = not event.over
-        channel.on_room()  # whoever waits may be the one that could make room
+        channel.on_room()  # a sender that waits may be the one that could make room
         if channel.excludes and not event.over and event.member != self.node.me:
             please = PleaseLeave(f"{self.node.name!r} cannot send, because it does not read")
             self.pass_down(Frame(sender=self.node.me, to=event.member, group=event.group, headers=[please]))

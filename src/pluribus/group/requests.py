@@ -28,7 +28,7 @@ def group_need(group: str, verb: str) -> Need:
     first, _, rest = group.partition("/")
     if first in GROUPS_OF_MEMBERS or group.startswith("queue."):
         return MEMBERS_ONLY
-    if group == "slots":  # buses are advertised there: whoever may join one of them has to hear of it
+    if group == "slots":  # buses are advertised there: a client that may join one of them has to hear of it
         return ("slots", ANYWHERE, verb)
     if first in STYLES_OF_GROUPS:
         return (STYLES_OF_GROUPS[first], rest or "#", verb)

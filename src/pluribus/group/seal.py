@@ -1,4 +1,4 @@
-"""The key of a closed group: who does not have it is not let in, and could not read or write what its members say.
+"""The key of a closed group: programs without it are not let in, and could not read or write what its members say.
 
 Theory of operation
 -------------------
@@ -7,16 +7,16 @@ Theory of operation
     group key ── HKDF, with the names of bus and group ── root ─┬─ a key for each sender
                                                                 └─ the check: eight bytes, part of what is promised
 
-Every member names the check among the promises that it asks for. Whoever has another key, or none, asks for something
-else, and is refused as one who asks for another order is, with the reason on both sides. That is the door. The lock is
-AES-256-GCM on the bodies of every frame of the group, above everything that repairs and orders: other members of the
-bus, who carry such frames, see how long they are, whose and in which order, and nothing else. Sender, group,
-destination and number are authenticated with them, so that no message can be passed off as another.
+Every member names the check among the promises that it asks for. A program with another key, or none, asks for
+something else, and is refused as one who asks for another order is, with the reason on both sides. That is the door.
+The lock is AES-256-GCM on the bodies of every frame of the group, above everything that repairs and orders: other
+members of the bus, who carry such frames, see how long they are, whose and in which order, and nothing else. Sender,
+group, destination and number are authenticated with them, so that no message can be passed off as another.
 
 The nonce is a counter of the process, for all groups and through leaving and joining again; the key of a sender is that
 of an incarnation, which never comes back. A snapshot for a joiner is sealed as a whole.
 
-The check lets whoever is on the bus try guesses: a key is made by chance, not thought up (``core.secret``).
+The check lets everybody on the bus try guesses: a key is made by chance, not thought up (``core.secret``).
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class Causal(Layer):
                 if place != group.me
             )
             for place, early in group.waiting.items():
-                assert early.batches, "whoever waits has a batch"
+                assert early.batches, "a batch waits"
                 assert place != group.me, "a member has delivered what its own messages need"
                 assert not group.ready(early.batches[0][1]), "nothing waits that could be delivered"
                 assert group.delivered[early.place] < early.missing <= early.batches[0][1][early.place]

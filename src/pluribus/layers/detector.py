@@ -204,7 +204,8 @@ class Detector(Layer):
         late_s = now - self._due_at
         if self._is_late(self._due_at):
             for peer in self._peers.values():
-                # Not beyond now: who was read just before, and was gone by then, would not be missed for as long again.
+                # Not beyond now: a peer that was read just before, and was gone by then, would not be missed for as
+                # long again.
                 peer.heard_at = min(peer.heard_at + late_s, now)
                 if peer.asked_at >= 0:
                     peer.asked_at = now  # what it answered may wait unread

@@ -51,7 +51,7 @@ class Report(Header, tag=13):
 
 
 class Inquiry(Layer):
-    """says how this member is to whoever asks"""
+    """says how this member is, to any program that asks"""
 
     name = "inquiry"
     requires = frozenset({"datagrams"})

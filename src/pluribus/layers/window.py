@@ -24,7 +24,7 @@ A stream begins when it is first used, and ends when its sender leaves the group
 that comes back starts at offset 0 in a new *epoch*; epochs only grow, and words about an old epoch are ignored. A
 receiver that lost sight of a sender remembers how far it had come, so that an old datagram delivers nothing twice.
 
-Messages that a sender sends beyond its limit are not delivered: so unread messages are bounded, whoever sends them.
+Messages that a sender sends beyond its limit are not delivered: so unread messages are bounded, whatever senders do.
 
 A receiver that grants nothing for ``stall_s`` seconds is reported to the layers above, repeatedly while that lasts. In
 a group that was joined with ``drops`` it is not waited for from then on: the others go on, and it loses what it has no

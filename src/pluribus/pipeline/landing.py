@@ -26,7 +26,7 @@ what it does not name goes, and the number of its last batch is kept.
 
 Compaction is a commit like all others: many small files of a partition are read, written as one, and replaced.
 
-One process at a time commits: on a local disk a lock sees to it; elsewhere it is up to whoever starts them.
+One process at a time commits: on a local disk a lock sees to it; elsewhere it is up to you, who start them.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def gather(folder: str | PathLike[str], run: str, paths: Iterable[str | PathLike
 
 def _until_somebody_left(histories: list[list[Happening]]) -> list[list[Happening]]:
     """Each member's history, to the first view of the bus that somebody is missing in who left by himself. Primaries
-    are promised a majority of the one before as long as members crash; who leaves may take it along."""
+    are promised a majority of the one before as long as members crash; a member that leaves may take it along."""
     left = {h.member for history in histories for h in history if h.what == "left"}
     found: list[list[Happening]] = []
     for history in histories:

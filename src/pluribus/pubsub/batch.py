@@ -85,7 +85,7 @@ class Part(msgspec.Struct, array_like=True):
 
 class Batch(msgspec.Struct, array_like=True):
     sender: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
-    """Who published; a member may pass on what a program outside of the bus did."""
+    """The publisher; a member may pass on an event of a program outside of the bus."""
     first: Position
     time: float
     topics: Annotated[
@@ -129,6 +129,22 @@ def checked(batch: Batch) -> Batch:
     if batch.numbers and len(batch.numbers) != sum(part.count for part in batch.parts):
         raise MalformedFrame("a batch numbers other events than it has")
     return batch
+
+
+def is_single(batch: Batch) -> bool:
+    """Whether a batch is one plain event under its only topic, and consistent."""
+    if len(batch.parts) > 1 or len(batch.topics) > 1 or batch.numbers:
+        return False
+    part = batch.parts[0]
+    return part.count == 1 and part.of == 0 and not part.extras and abs(batch.time) < TIME_END
+
+
+def single_event(batch: Batch) -> Event[Any]:
+    """The event of such a batch; ``MalformedFrame`` if its body cannot be decoded."""
+    part = batch.parts[0]
+    (body,) = decode_bodies(part.kind, part.bodies, 1)
+    sender = MemberId(batch.sender)
+    return Event(body, sender, (sender, batch.first), batch.topics[0], batch.time)
 
 
 def checked_headers(headers: Mapping[Any, Any]) -> Headers:
@@ -406,6 +422,14 @@ class Gathering(OpenBatch):
             places = max(places, min((more - 1) // each, FEW_MESSAGES - len(self.pending)))
         self.ids = zip(repeat(self._me), range(following, following + places))
         return (self._me, following - 1)
+
+    def single(self, topic: str, kind: Kind, encoded: bytes, now: float) -> Batch:
+        """A batch of one plain event, without gathering: what ``add`` and ``close`` would make of an empty batch."""
+        bodies: Any = [encoded] if kind == BYTES else join_bodies(kind, [encoded])
+        batch = Batch(self._sender, self._first, now, [topic], [Part(kind, 1, 0, bodies)])
+        batch.size = len(encode_batch(batch)) - 1
+        self._first += 1
+        return batch
 
     def _spread(self) -> None:
         """Change the open part from one topic for all events to a topic for each."""

@@ -114,7 +114,7 @@ class SharedEvent:
         self.event = event
         self.size_bytes = size_bytes
         self.at = at
-        """How many had come before; who joined later does not have it, unless it was told (``TOLD``)."""
+        """How many had come before; a member that joined later does not have it, unless it was told (``TOLD``)."""
         self.again = again
         self.whole = whole
         """Whether it is dealt with its body in any case."""

@@ -15,7 +15,7 @@ from ..core.errors import MalformedFrame, TooLarge
 from ..core.limits import SUBSCRIPTIONS_MAX, TOPICS_CACHED_MAX, TOPICS_PER_BATCH_MAX
 from ..wire.bodies import Kind
 from .backlog import Backlog, Hold
-from .batch import Arrived, Section
+from .batch import Arrived, Batch, Section
 from .event import Event
 from .interest import Interest, Now
 from .trie import Trie
@@ -35,6 +35,9 @@ class Reader(Protocol):
 
     def arrived(self) -> None:
         """Called when there are events in the backlog."""
+
+    def hand_over(self, batch: Batch) -> bool:
+        """Give the only event of a batch to a program that waits for it. False if none does: put it in the backlog."""
 
     def __hash__(self) -> int: ...
 
@@ -120,6 +123,16 @@ class Table:
 
     def spread(self, arrived: Arrived, hold: Hold | None = None) -> None:
         """Put the events of a batch into the backlogs of the subscriptions that want them."""
+        batch = arrived.batch
+        (part, *more), topic = batch.parts, batch.parts[0].of
+        if not more and isinstance(topic, int):  # the usual batch: one topic, and mostly one event
+            hits = self.of(batch.topics[topic], part.kind)
+            if not hits.checked:
+                section = Section(arrived, part, 0)
+                for reader in hits.plain:
+                    reader.backlog.put(section, None, hold)
+                    reader.arrived()
+                return
         touched: dict[Reader, None] = {}
         for section in arrived.sections():
             try:

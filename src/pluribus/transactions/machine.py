@@ -14,7 +14,7 @@ state           what is here                                    how it ends
 ==============  ==============================================  =====================================
 ``unknown``     nothing; what it does is with who does it       Commit, Abort
 ``acting``      what others than the committer put into it      Commit, Abort, its lease
-``prepared``    what a commit, and an abort, will do            Commit, Abort, by whoever decides
+``prepared``    what a commit, and an abort, will do            Commit, Abort, by any program
 ``committed``,  its number                                      forgotten, when many ended after it
 ``aborted``
 ==============  ==============================================  =====================================

@@ -121,7 +121,7 @@ class ClientSide:
         self.hello = _encode(self._hello)
         self.seal = Seal()
         self.member = 0
-        """Who is at the other end."""
+        """The program at the other end."""
 
     def welcomed(self, data: bytes) -> bytes:
         """The client's proof. ``Refused`` if the member refuses, or does not know the secret."""

@@ -30,7 +30,7 @@ class Asked(msgspec.Struct, array_like=True, frozen=True):
     question: Number
     body: Wrapped
     of: Annotated[tuple[Number, ...], msgspec.Meta(max_length=VIEW_MEMBERS_MAX)] = ()
-    """Who is to answer; empty: everybody."""
+    """The members that are to answer; empty: all."""
 
 
 class Called(msgspec.Struct, array_like=True, frozen=True):

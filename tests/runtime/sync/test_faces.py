@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import get_overloads
 
 import pytest
@@ -21,13 +22,14 @@ from pluribus.runtime.clients import doorman
 from pluribus.runtime.clients import sync as sync_doors
 from pluribus.runtime.group import cache as real_cache
 from pluribus.runtime.group import notifications, relay, replica
+from pluribus.runtime.group import objects as real_objects
 from pluribus.runtime.keepers import durable_replica, keepers
 from pluribus.runtime.keepers import sync as sync_keepers
 from pluribus.runtime.styles.access import access
 from pluribus.runtime.styles.access import sync as sync_access
 from pluribus.runtime.styles.conversations import lobby, room
 from pluribus.runtime.styles.conversations import sync as sync_conversations
-from pluribus.runtime.styles.objects import communicator, directory, networks, shadows
+from pluribus.runtime.styles.objects import communicator, directory, handles, networks, shadows
 from pluribus.runtime.styles.objects import queue as call_queue
 from pluribus.runtime.styles.objects import sync as sync_objects
 from pluribus.runtime.styles.queues import message, queue, receiving
@@ -37,7 +39,7 @@ from pluribus.runtime.styles.slots import sync as sync_slots
 from pluribus.runtime.styles.spaces import space
 from pluribus.runtime.styles.spaces import sync as sync_spaces
 from pluribus.runtime.styles.style import Style
-from pluribus.runtime.styles.topics import durable, follower, patterns, shared, subscription
+from pluribus.runtime.styles.topics import durable, follower, observed, patterns, shared, subscription
 from pluribus.runtime.styles.transactions import sync as sync_transactions
 from pluribus.runtime.styles.transactions import transaction
 from pluribus.runtime.styles.transformations import sync as sync_transformations
@@ -99,6 +101,13 @@ NO_FACES = {
 }
 """What faces are made of, and a process of ``asyncio``."""
 
+PROXIES: dict[type, type] = {
+    sync_groups.Objects: real_objects.Objects,
+    sync_objects.SyncHandle: handles.Handle,
+    sync_subscriptions.Observed: observed.Observed,
+}
+"""Methods of these are those of the program's own objects; only the others are compared."""
+
 FOR_EXTENDERS: dict[type, set[str]] = {
     pluribus.Bus: {
         "abandon",
@@ -125,6 +134,7 @@ FOR_EXTENDERS: dict[type, set[str]] = {
             "open_quietly",
             "backlog",
             "given",
+            "hand_over",
         ),
         *("interest", "order", "ready", "retain", "shared", "deadline", "near", "where"),
     },
@@ -173,6 +183,7 @@ OTHER_TYPES: dict[tuple[type, str], str] = {
 ALIKE = {
     **{real.__name__: face.__name__ for face, real in FACES.items()},
     "AsyncIterator": "Iterator",
+    "Calling": "Objects",
     "Acts": "SyncTransaction",
     "Listener": "Callable[[Event], object]",
     "ObjectsFace": "Bus",
@@ -213,7 +224,7 @@ def translated(given: str | type) -> str:
     return ast.unparse(ast.parse(text.replace("real_", ""), mode="eval"))
 
 
-PAIRS = [pytest.param(face, real, id=face.__name__) for face, real in FACES.items()]
+PAIRS = [pytest.param(face, real, id=face.__name__) for face, real in (FACES | PROXIES).items()]
 
 
 def test_every_face_is_named_here():
@@ -274,9 +285,38 @@ def test_a_method_has_the_parameters_defaults_and_types_of_the_asynchronous_one(
 
 def test_what_pluribus_names_has_its_name_here():
     """``pluribus.sync.MessageQueue`` is the face of ``pluribus.MessageQueue``, for annotations."""
-    faces = {real: face for face, real in FACES.items()}
-    for name in pluribus.__all__:
-        real = getattr(pluribus, name)
-        if isinstance(real, type) and real in faces:
-            assert name in sync.__all__ and getattr(sync, name) is faces[real], name
+    for face, real in (FACES | PROXIES).items():
+        assert real.__name__ in sync.__all__ and getattr(sync, real.__name__) is face, real.__name__
     assert sorted(sync.__all__) == sync.__all__ and all(hasattr(sync, name) for name in sync.__all__)
+
+
+def test_what_a_method_returns_can_be_named():
+    """Each class of the runtime that a public method or property returns is in ``pluribus`` or ``pluribus.types``."""
+    named = {*pluribus.__all__, *pluribus.types.__all__}
+    missing = {
+        f"{word}, of {real.__name__}.{name}"
+        for real in FACES.values()
+        for name in public(real)
+        for word in re.findall(r"\w+", result_of(real, name))
+        if word in runtime_classes() - named
+    }
+    assert not missing, "\n".join(sorted(missing))
+    assert not {real.__name__ for real in (*FACES.values(), *PROXIES.values())} - named, "programs hold these"
+    assert len(pluribus.types.__all__) > 30 and sorted(pluribus.types.__all__) == pluribus.types.__all__
+    assert all(hasattr(pluribus.types, name) for name in pluribus.types.__all__)
+
+
+def result_of(real: type, name: str) -> str:
+    """What a method, or a property, says that it returns."""
+    method = inspect.getattr_static(real, name, None)
+    function = method.fget if isinstance(method, property) else method
+    return str(getattr(function, "__annotations__", {}).get("return", ""))
+
+
+@cache
+def runtime_classes() -> set[str]:
+    """The names of all public classes of the asynchronous runtime; each has one meaning (``test_house.py``)."""
+    found = set()
+    for path in sorted(Path(pluribus.__file__).parent.joinpath("runtime").rglob("*.py")):
+        found |= {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)}
+    return {name for name in found if not name.startswith(("_", "Sync"))}

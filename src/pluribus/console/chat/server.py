@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .person import Person
 
 HOST = "127.0.0.1"
-"""Only people on this machine: whoever sees the page speaks as its person."""
+"""Only people on this machine: everybody who sees the page speaks as its person."""
 HOSTS = (HOST, "localhost")
 """Names by which the page may be asked for. A web site whose name leads here, by a trick, is refused."""
 PORT = 8_112

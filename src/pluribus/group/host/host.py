@@ -235,7 +235,7 @@ class Host(StateInParts):
             return
         outcomes = self._outcomes
         if outcomes and not log.awaits:
-            outcomes.clear()  # whoever submits commands takes what they answer as soon as they are applied
+            outcomes.clear()  # programs take the outcomes of their commands as soon as these are applied
         if (
             len(outcomes) > OUTCOMES_MAX
         ):  # the oldest go, many at once: the front of a dict is not for taking one by one

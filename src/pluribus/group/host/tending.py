@@ -4,9 +4,9 @@ Every keeper frees its own rows and announces its own code. Only the leader's cl
 when something falls due, ends leases of owners that were silent for too long, and has extents with little left written
 forward. A new leader has heard of no owner yet, so it grants every owner a full lease.
 
-Leases are renewed without commands: whoever holds the line of an owner tells the leader now and then that it is there.
-The lease of a member of the bus ends when it leaves the view.
-A leader that was held up (stopped, asleep) hears what was said meanwhile only afterwards, so it gives owners that time.
+Leases are renewed without commands: the keeper that holds the line of an owner tells the leader now and then that the
+owner is there. The lease of a member of the bus ends when it leaves the view. A leader that was held up (stopped,
+asleep) hears what was said meanwhile only afterwards, so it gives owners that time.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Tending:
         self._bringing += 1
         try:
             self._keeper.submit_many(found, done, number)
-        except PluribusError:  # the search is done again by whoever leads then
+        except PluribusError:  # the next leader does the search again
             self._bringing -= 1
 
     # Time.

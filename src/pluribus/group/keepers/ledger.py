@@ -98,7 +98,7 @@ class Ledger:
         """Digests of stored parts (or of parts being stored) that belong to no snapshot yet."""
         self.damaged: set[int] = set()
         self.hollowing = False
-        """Whether rows are being made hollow: whoever reads others beside that waits for the disk."""
+        """Whether rows are being made hollow: reading others meanwhile waits for the disk."""
         self.failing = False
         self.failures = 0
         self.broken = ""
@@ -608,7 +608,7 @@ class Ledger:
 
     def _skip_epochs(self) -> None:
         """The store lost commits, perhaps with a promise in them. Take part in no epoch that it may have been about:
-        whoever leads then is elected without this keeper, which is damaged, by voters that know of later ones."""
+        the next leader is elected without this keeper, which is damaged, by voters that know of later ones."""
         self._write_meta(epoch=self.epoch + EPOCHS_SKIPPED, voted=0)
 
     @property

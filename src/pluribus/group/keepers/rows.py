@@ -31,7 +31,7 @@ _commands = msgspec.msgpack.Decoder(list[bytes])
 
 
 class Voters(msgspec.Struct, frozen=True, array_like=True):
-    """Who votes. Every change raises the version by 1 and adds or removes one voter; the founders have version 1."""
+    """The voters. Every change raises the version by 1 and adds or removes one voter; the founders have version 1."""
 
     version: int = 0
     keepers: tuple[int, ...] = ()

@@ -90,7 +90,7 @@ class Seat:
         self.wall: Callable[[], float] | None = None
         """Seconds since 1970, for the time that a leader gives its rows."""
         self.leader = 0
-        """Who leads in the current epoch; 0 if that is not known."""
+        """The leader of the current epoch; 0 if it is not known."""
         self.commit = 0
         self.applied_row = 0
         self.applied = 0
@@ -99,7 +99,7 @@ class Seat:
         self.keep_from: int | None = None
         """The owner still reads commands from this index on."""
         self.keep_row: int | None = None
-        """The same, as a row."""
+        """The outcome as a row."""
         self.stopped = False
         self.on_commit: Callable[[int, Sequence[bytes]], None] = ignore_commit
         self.on_snapshot: Callable[[], bytes] = no_state

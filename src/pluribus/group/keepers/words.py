@@ -234,7 +234,7 @@ def decode(words: bytes) -> Envelope:
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """Who a keeper is and what it promised; kept twice."""
+    """A keeper's identity and its promises; kept twice."""
 
     keeper: int
     cluster: int = 0

@@ -221,7 +221,8 @@ class Leading(Regrouping):
             return
         if attempt.step != INVITING and waited_s > REACH_S:
             if attempt.step == ENTERING:
-                self._attempt = None  # the view is real; who did not enter it hears of it by beats, or is suspected
+                # The view is real; members that did not enter it hear of it by beats, or are suspected.
+                self._attempt = None
                 self._look_soon()
             else:
                 self._give_up()

@@ -290,7 +290,7 @@ class Reliable(Streams):
         for (of, to), out in list(self._out.items()):
             if of == group:
                 self._readdress((of, to), out, change.stamp, stays=me in members, was_summed=was_summed)
-        if was_large or self._summing.large(group):  # whoever is answered now has not heard it yet
+        if was_large or self._summing.large(group):  # the asker has not heard it yet
             for key in [key for key in self._in if key[1] == group and key[2] == ALL]:
                 self._answer(key, True)
         self._try_early()

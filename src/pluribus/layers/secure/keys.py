@@ -2,7 +2,7 @@
 
 ::
 
-    bus secret ── HKDF ── root ─┬─ proving key     HMAC over (incarnation, public key): who made it knows the secret
+    bus secret ── HKDF ── root ─┬─ proving key     HMAC over (incarnation, public key): its maker knows the secret
                                 ├─ bus key ─────── a key for each sender, known to everybody with the secret
                                 ├─ pair salt ─┐
     X25519(mine, yours) ────────────── HKDF ──┴─── two keys for each pair of members, one a direction

@@ -7,7 +7,7 @@ is gone through from its beginning, a stretch at a time. An event stays if it ha
 or if it is the last one of its key. Where anything goes, or where little is left beside little, the stretch is written
 once more by ``Compact``, and the bytes that it had are free. At the end the machine is told how far the pass came.
 
-Events keep their offsets, so there are gaps. Who reads at an offset that is gone is given the next event that is there.
+Events keep their offsets, so there are gaps. A reader at an offset that is gone is given the next event that is there.
 
 *Nothing can go wrong by it.* A pass looks at what is committed. An event goes only if a later one of its key stands
 behind it, which stays, because topics lose events from their beginning only. A stretch that was written elsewhere

@@ -159,7 +159,7 @@ class LogClient:
             if whole and at < stop:
                 raise LogChanged(_short(topic, at, stop))
         finally:
-            self._asked.pop(number, None)  # of one who reads no further
+            self._asked.pop(number, None)  # its reader reads no further
 
     def read_many(
         self,
@@ -202,7 +202,7 @@ class LogClient:
                 if found.pieces:
                     yield before, found.pieces
         finally:
-            self._asked.pop(number, None)  # of one who reads no further
+            self._asked.pop(number, None)  # its reader reads no further
 
     def _check_log(self, log: int, found: int) -> None:
         if log and found and found != log:

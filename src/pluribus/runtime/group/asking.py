@@ -1,4 +1,5 @@
-"""``await`` on questions: a group's ``ask`` and ``reply``. Who is asked, and when it ends, is ``group.asking``."""
+"""``await`` on questions: a group's ``ask`` and ``reply``. ``group.asking`` says which members are asked, and when
+asking ends."""
 
 from __future__ import annotations
 

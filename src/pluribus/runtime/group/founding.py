@@ -190,7 +190,7 @@ class MachineLock:
             if os.fstat(file).st_nlink:
                 self._files[path] = file
                 return True
-            os.close(file)  # whoever held it last has removed it
+            os.close(file)  # the process that held it last has removed it
         raise OSError(f"{path} is removed again and again")
 
 

@@ -34,6 +34,10 @@ class Readers:
             if reader is not None:
                 self._known.add(reader)
 
+    def note_callback(self) -> None:
+        """Note that a call-back takes messages: it never waits, so no task has to fear that it waits for itself."""
+        self._any = True
+
     def only_the_caller(self) -> bool:
         """Whether the caller is the only reader that is still there."""
         me = _caller()

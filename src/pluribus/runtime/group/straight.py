@@ -6,7 +6,7 @@ after a pause, when they are not in the processor's caches.
 
 This is no protocol of its own. It changes the layers' state as the layers would, in their order. If anything is unusual
 it does nothing, and the frame goes the long way through all layers. It is written in C (``_speed/c/straight.h``); where
-that was not compiled there is only the long way. Whoever changes a layer must change it too:
+that was not compiled there is only the long way. If you change a layer, change it too:
 ``tests/_speed/test_straight.py`` plays the same worlds with the straight way and without, and compares every datagram.
 When a stack is made, the straight way finds its fields by name and checks their types; if a name or a type has changed,
 it is not used, and a warning says so.

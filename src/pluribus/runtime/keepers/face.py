@@ -1,4 +1,4 @@
-"""What keepers add to a bus, and to a client."""
+"""Keepers on a bus, and on a client."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _Asked = tuple[str, Sequence[int], Work, Fetched]
 
 
 class Fetcher:
-    """Started when it is made. ``using`` is held by whoever uses the backend itself."""
+    """Started when it is made. ``using`` is held while anybody uses the backend itself."""
 
     def __init__(self, backend: Backend, using: threading.Lock, loop: asyncio.AbstractEventLoop) -> None:
         self._backend = backend

@@ -1,7 +1,8 @@
 """The keepers of a bus, for people who look after them: ``bus.keepers``, and ``pluribus keepers`` on the command line.
 
-``ls`` and ``backup`` change nothing. ``add``, ``remove`` and ``replace`` lose nothing, whoever crashes meanwhile; a
-change that would stop the keepers is refused. ``force`` is the last resort, and can lose acknowledged events.
+``ls`` and ``backup`` change nothing. ``add``, ``remove`` and ``replace`` lose nothing, also if a keeper crashes
+meanwhile; a change that would stop the keepers is refused. ``force`` is the last resort, and can lose acknowledged
+events.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Keepers:
         return restore(os.fspath(backup), os.fspath(store))
 
     async def _chosen(self, *keepers: str) -> list[str]:
-        """Their numbers. Who just came may not have said yet that it keeps something."""
+        """Their numbers. A member that has just come may not have said yet that it keeps something."""
         loop = asyncio.get_running_loop()
         until = loop.time() + COME_S
         while True:

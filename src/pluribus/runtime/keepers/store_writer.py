@@ -212,7 +212,7 @@ class StoreWriter:
         works, self._turn = self._turn, []
         if works:
             errors, seconds = self._timed(works)
-            self.finished += len(works)  # the thread has nothing to do, and whoever waits for it is this one
+            self.finished += len(works)  # the thread has nothing to do, and this is the only caller that waits for it
             self.in_turn += 1
             self._complete(works, errors, seconds < QUICK_S)
 
@@ -245,7 +245,7 @@ class StoreWriter:
         try:
             for log in self._committed:
                 self._committed[log] = backend.bounds(log)
-        except Exception:  # noqa: BLE001 - it is committed all the same; whoever reads next asks anew
+        except Exception:  # noqa: BLE001 - it is committed all the same; the next reader asks anew
             self._committed = {}
         return None
 
@@ -261,7 +261,7 @@ class StoreWriter:
                 self._loop.call_exception_handler({"message": "a store's completion failed", "exception": raised})
 
     def _rewrites(self, changes: Sequence[Change], by: int) -> None:
-        """Logs that are not only appended to are read by whoever writes, until that is done."""
+        """The writing thread reads logs that are not only appended to, until its work is done."""
         for change in changes:
             if isinstance(change, _REWRITES):
                 self._rewriting[change.log] += by

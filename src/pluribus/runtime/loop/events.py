@@ -60,7 +60,7 @@ class Events:
 
 
 class Watchers:
-    """Who watches one bus. An iteration that its program has dropped is forgotten."""
+    """The programs that watch one bus. An iteration that its program has dropped is forgotten."""
 
     def __init__(self) -> None:
         self._iterations: weakref.WeakKeyDictionary[Events, None] = weakref.WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""Watching the loop: when it comes back late, say so, with the stack of whoever held it.
+"""Watching the loop: when it comes back late, say so, with the stack of the call that held it.
 
 A heartbeat runs on the loop and a thread looks at it from outside, because a blocked loop cannot look at itself. One
 watch serves all members of a loop. The thread sleeps nearly always; it looks at the stack only once an episode.

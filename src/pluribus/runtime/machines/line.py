@@ -39,7 +39,7 @@ TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain)
 
 
 class Way(Protocol):
-    """To whoever has the machine: asks until it is answered."""
+    """Ask a program that has the machine, again until one answers."""
 
     async def ask(self, request: Any, timeout: float | None = None) -> Any: ...
 
@@ -113,7 +113,8 @@ class MachineLine(Generic[T]):
         timeout: float | None = None,
     ) -> Told:
         """What a consumer was given behind the assignment ``after``, with the bodies, as soon as there is something, or
-        nothing after ``wait_s``. Who waits here holds its lease: ask again and again, also while there is no room."""
+        nothing after ``wait_s``. A consumer that waits here holds its lease: ask again and again, also while there is
+        no room."""
         found: Told = await self.ask(Await(self.name, consumer, epoch, after, bytes_max, wait_s), timeout)
         if not any(one.left_out for one in found.given):
             return found

@@ -1,8 +1,8 @@
 """Lines to machines on one bus. A style opens one for each of its queues, spaces and so on.
 
-``durable=True``: the machine is on the keepers' log; whoever has no keeper asks one. ``durable=False``: it is in the
-memory of the members that open it, in a group of its own; machines that are opened with the same ``group`` share one
-order.
+``durable=True``: the machine is on the keepers' log; a program without a keeper asks one. ``durable=False``: it is in
+the memory of the members that open it, in a group of its own; machines that are opened with the same ``group`` share
+one order.
 """
 
 from __future__ import annotations

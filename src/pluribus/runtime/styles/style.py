@@ -6,7 +6,7 @@ bus makes the ``Style`` when it is first used, and loops over all of them when i
 validated. It names none of them.
 
 A style that programs outside of the bus may use, or that members ask each other about, registers its *words*
-(``wire/asking.py``) and answers them in ``handle``: there is one handler, whoever asks. On a client the same face is
+(``wire/asking.py``) and answers them in ``handle``: there is one handler for all askers. On a client the same face is
 made of another ``Style`` (``on_clients``), which asks the client's member through its line.
 """
 

@@ -251,7 +251,7 @@ class Objects:
 
 
 class Cache(Closing):
-    """A replicated cache of a synchronous bus. See ``pluribus.runtime.group.cache.Cache``."""
+    """A replicated cache of a synchronous bus. See ``pluribus.Cache``."""
 
     _real: real_cache.Cache
 

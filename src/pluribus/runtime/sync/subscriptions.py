@@ -119,7 +119,7 @@ class Subscription(Reader[B]):
 
 class DurableSubscription(Reader[B]):
     """A durable subscription of a synchronous bus. See ``pluribus.DurableSubscription``. What was fetched and not read
-    is not committed: it comes again, to whoever subscribes next."""
+    is not committed: it comes again, to the next subscriber."""
 
     _real: real_follower.DurableSubscription[B]
 
@@ -249,7 +249,7 @@ class Observed:
 
 
 class Matches(Closing):
-    """Matches of a row pattern on a synchronous bus. See ``pluribus.runtime.styles.topics.patterns``."""
+    """Matches of a row pattern on a synchronous bus. See ``pluribus.Matches``."""
 
     _real: real_patterns.Matches
 

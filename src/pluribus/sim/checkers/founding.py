@@ -48,7 +48,7 @@ def kept(history: History) -> int:
 
 
 def told(history: History) -> int:
-    """Whoever was acknowledged something that is lost, and lives, was told so."""
+    """A member that lives, and to which something was acknowledged that is lost, was told so."""
     living = _living(history)
     named: dict[tuple[int, str], list[Run]] = {}
     for h in history.of("dissolved"):

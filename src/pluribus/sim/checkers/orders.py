@@ -107,7 +107,7 @@ def semantic(history: History) -> int:
 
 def answers(history: History) -> int:
     """No member delivers a message after an answer to it, in whatever view, unless that was marked as an orphan; and
-    what is marked was not delivered after its parent. Who leaves the group and comes back is new to it."""
+    what is marked was not delivered after its parent. A member that leaves the group and comes back is new to it."""
     answered: dict[tuple[int, str], set[MessageId]] = {}
     had: dict[tuple[int, str], set[MessageId]] = {}
     talks = {h.group for h in history.of("deliver") if h.parent is not None}

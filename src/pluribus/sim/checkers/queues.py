@@ -163,8 +163,8 @@ def _tired(history: History) -> set[int]:
 
 
 def first_come(history: History) -> int:
-    """Who takes any message is given the one of the highest priority, and of these the one that was sent first. Keepers
-    write down ``overtook`` where one that was ready was left behind."""
+    """A consumer of any message is given the one of the highest priority, and of these the one that was sent first.
+    Keepers write down ``overtook`` where one that was ready was left behind."""
     checks = sum(1 for _ in history.of("given"))
     for h in history.of("overtook"):
         raise Violation(

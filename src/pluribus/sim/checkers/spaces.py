@@ -117,7 +117,7 @@ def not_invented(history: History) -> int:
 
 
 def not_lost(history: History) -> int:
-    """What was written and kept is taken in the end, by somebody who has it or by one who never told."""
+    """What was written and kept is taken in the end: by a member that has it, or by one that never told."""
     told = _told(history)
     checks = 0
     for kind, calls in calls_of(history).items():

@@ -79,8 +79,9 @@ def nothing_left_out(history: History) -> int:
 
 
 def _latest_goes_on(history: History) -> int:
-    """Who goes on with an older state lacks nothing that another member of the view has applied. A state that has
-    nothing in common with it is of another chain of primaries; who was given a state in this view follows it."""
+    """A member that goes on with an older state lacks nothing that another member of the view has applied. A state that
+    has nothing in common with it is of another chain of primaries; a member that was given a state in this view follows
+    it."""
     applied: dict[Place, set[MessageId]] = {}
     follows: dict[Place, int] = {}
     checks = 0

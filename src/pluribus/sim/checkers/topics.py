@@ -1,17 +1,18 @@
 """The promises to subscribers of topics, as functions that read a history; see ``checkers``.
 
 Happenings of this kind have the subscription's label as their group: ``publish`` (the event, its topic as body),
-``begun`` (a subscription), ``ended`` (it is closed), ``arrive`` (an event in a member's group, with the epoch of its
-publisher there as chain), ``came`` (an event in a member's safe group, for those that share), ``deliver`` (to a
-subscription; ``orphan`` says that it was given again), ``gap`` (told to a subscription), ``cut`` (a member is not in
-the primary, or meets members of another side, who may have taken it for dead), ``primary`` (a member has this view of
-the primary). An *epoch* of a publisher at a member ends when the publisher is out of the member's view, or comes from
-another side of a partition: only there may events be missing.
+``begun`` (a subscription), ``ended`` (it is closed), ``asks`` (it wants the next event, if it shares), ``arrive`` (an
+event in a member's group, with the epoch of its publisher there as chain), ``came`` (an event in a member's safe group,
+for those that share), ``deliver`` (to a subscription; ``orphan`` says that it was given again), ``gap`` (told to a
+subscription), ``cut`` (a member is not in the primary, or meets members of another side, who may have taken it for
+dead), ``primary`` (a member has this view of the primary). An *epoch* of a publisher at a member ends when the
+publisher is out of the member's view, or comes from another side of a partition: only there may events be missing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 from ...core.errors import Violation
 from ...core.ids import MemberId, MessageId
@@ -26,6 +27,7 @@ BACK_S = 5.0
 """In which a member that was cut off is in its sets again."""
 BEGINNING_S = 1.0
 """In which members that begin together find each other."""
+NEVER = float("-inf")
 RELIABLE, TOTAL, SHARED = "reliable", "total", "shared"
 
 
@@ -103,8 +105,8 @@ def complete(history: History) -> int:
 
 def agreed(history: History) -> int:
     """Subscriptions in total order, of members that stayed to the end, got what both of them got in the same order, and
-    from the first of that on nothing that the other did not: since they were last told of a gap. Who is cut off may
-    have been ahead of what the others agreed on. For subscriptions to one pattern."""
+    from the first of that on nothing that the other did not: since they were last told of a gap. A member that is cut
+    off may have been ahead of what the others agreed on. For subscriptions to one pattern."""
     settled = next((h for h in history.of("settled")), None)
     orders: dict[tuple[int, str], list[MessageId]] = defaultdict(list)
     for h in history.happenings:
@@ -130,8 +132,9 @@ def agreed(history: History) -> int:
 
 
 def shared_once(history: History) -> int:
-    """Of a set that shares events, one gets an event for the first time; who gets it again is told so. Where a primary
-    gave way to another, or a group went on with an older state, and said so, what was begun there is not known."""
+    """Of a set that shares events, one gets an event for the first time; one that gets it again is told so. Where a
+    primary gave way to another, or a group went on with an older state, and said so, what was begun there is not
+    known."""
     taken: dict[tuple[str, MessageId], int] = {}
     checks = 0
     for h in history.happenings:
@@ -174,7 +177,7 @@ def begun_once(history: History) -> int:
             before = begun[pattern_of(h.group), h.id]
             for one in before:
                 checks += 1
-                gone = max(cut.get(one.member, 0.0), without.get(one.member, 0.0), cut.get(h.member, 0.0))
+                gone = max(cut.get(one.member, NEVER), without.get(one.member, NEVER), cut.get(h.member, NEVER))
                 if (one.member, one.group) not in over and gone < one.at - STILL_S:
                     raise Violation(f"{_who(h)} began {h.id} at {h.at:.6f}, which {_who(one)} had begun and is there")
             before.append(h)
@@ -185,9 +188,46 @@ def begun_once(history: History) -> int:
 def none_forgotten(history: History) -> int:
     """An event that came to a set was begun by somebody in the end, if a subscriber that was in the set when it came
     stayed, and was not cut off, nor taken for dead, after that."""
-    settled = next((h for h in history.of("settled")), None)
-    if settled is None:
-        return 0
+    begun = {(pattern_of(h.group), h.id) for h in history.of("deliver") if kind_of(h.group) == SHARED}
+    checks = 0
+    for h, pattern in _came_to_who_stayed(history):
+        checks += 1
+        if (pattern, h.id) not in begun:
+            raise Violation(f"{h.id} came to {_who(h)} at {h.at:.6f}, who shares {pattern!r}: it was forgotten")
+    return checks
+
+
+def none_abandoned(history: History) -> int:
+    """Such an event is not left with a subscriber that began it and then was gone, or cut off, before it asked for the
+    next one: another one begins it again."""
+    broken = _broken(history)
+    there = {member for h in history.of("settled") for member in h.members}
+    ended = {(h.member, h.group) for h in history.of("ended")}
+    asked: dict[tuple[int, str], float] = {}
+    for h in history.of("asks"):
+        asked[h.member, h.group] = h.at
+    last: dict[tuple[str, MessageId], Happening] = {}
+    lost_at = -1.0
+    for h in history.happenings:
+        if h.what == "lost":
+            lost_at = h.at
+        elif h.what == "deliver" and kind_of(h.group) == SHARED:
+            last[pattern_of(h.group), h.id] = h
+    checks = 0
+    for h, pattern in _came_to_who_stayed(history):
+        one = last.get((pattern, h.id))
+        if one is None or h.at < lost_at:
+            continue
+        checks += 1
+        taker = (one.member, one.group)
+        stays = one.member in there and taker not in ended and broken.get(one.member, 0.0) < one.at
+        if not stays and asked[taker] < one.at:
+            raise Violation(f"{_who(one)} began {h.id} at {one.at:.6f} and is gone: nobody began it again")
+    return checks
+
+
+def _broken(history: History) -> dict[int, float]:
+    """When each member was cut off last, or taken for dead."""
     broken: dict[int, float] = {}
     known: set[int] = set()
     out: set[int] = set()
@@ -201,20 +241,25 @@ def none_forgotten(history: History) -> int:
                 out.discard(h.member)
             broken |= dict.fromkeys(known - set(h.members), h.at)
             known.update(h.members)
+    return broken
+
+
+def _came_to_who_stayed(history: History) -> Iterator[tuple[Happening, str]]:
+    """Events that came to a member with a subscription that shares them and stays, with its pattern; not those of the
+    end."""
+    settled = next((h for h in history.of("settled")), None)
+    if settled is None:
+        return
+    broken = _broken(history)
     ended = {(h.member, h.group) for h in history.of("ended")}
-    begun = {(pattern_of(h.group), h.id) for h in history.of("deliver") if kind_of(h.group) == SHARED}
     since: dict[tuple[int, str], float] = {}
     for h in history.of("begun"):
         if kind_of(h.group) == SHARED and h.member in settled.members and (h.member, h.group) not in ended:
             since[h.member, pattern_of(h.group)] = max(h.at, broken.get(h.member, 0.0) + BACK_S)
-    checks = 0
     for h in history.of("came"):
         for (member, pattern), at in since.items():
             if member == h.member and at < h.at < settled.at - LAST_S and matches(pattern, h.body.decode()):
-                checks += 1
-                if (pattern, h.id) not in begun:
-                    raise Violation(f"{h.id} came to {_who(h)} at {h.at:.6f}, who shares {pattern!r}: it was forgotten")
-    return checks
+                yield h, pattern
 
 
 def finished_once(history: History) -> int:

@@ -146,7 +146,7 @@ def _next_primaries(stays: list[GroupStay]) -> dict[int, tuple[int, int]]:
 
 def reported(history: History) -> int:
     """What a member that is up in the end sent to a totally ordered group it delivers itself, or it is told that it is
-    uncertain; both only if it came late. Who leaves the group does not wait for the answer."""
+    uncertain; both only if it came late. A member that leaves the group does not wait for the answer."""
     settled = next(history.of("settled"), None)
     survivors = set(settled.members) if settled is not None else set()
     groups = groups_of(history, "total")

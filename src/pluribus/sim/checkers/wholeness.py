@@ -16,8 +16,9 @@ Stream = tuple[str, int]
 
 
 def without_gaps(history: History) -> int:
-    """In a view of a group a member delivers what a sender sent without leaving one out, whoever of them dies. What the
-    sender was told is uncertain may be missing. In semantic order what is late waits alone, so it is not looked at."""
+    """In a view of a group a member delivers what a sender sent without leaving one out, whichever of them dies. What
+    the sender was told is uncertain may be missing. In semantic order what is late waits alone, so it is not looked
+    at."""
     groups = groups_of(history, "fifo", "causal", "total")
     uncertain = {(h.group, h.id) for h in history.of("uncertain")}
     sent: dict[Stream, list[int]] = {}
@@ -44,8 +45,9 @@ def without_gaps(history: History) -> int:
 
 
 def alike_in_the_end(history: History) -> int:
-    """Who is in the same view of a group in the end has delivered the same in it; in total order, in the same order.
-    Who left it before has delivered nothing in its last view that those who stayed have not, its own last words too."""
+    """Members of the same view of a group in the end delivered the same in it; in total order, in the same order. A
+    member that left it before delivered nothing in its last view that those who stayed did not, its own last words
+    too."""
     stays = group_stays(history)
     return _in_the_last_view(history, stays) + _before_leaving(stays)
 

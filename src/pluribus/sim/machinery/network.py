@@ -30,7 +30,7 @@ class Link(msgspec.Struct, frozen=True):
     latency_s: float = 0.0005
     jitter_s: float = 0.0005
     bandwidth_bytes_s: float = 0.0
-    """What a host can send in a second; 0 for no bound."""
+    """The bytes that a host can send in a second; 0 for no bound."""
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
@@ -59,7 +59,7 @@ class Medium(msgspec.Struct, frozen=True):
     shared: bool = False
     """What is sent to everybody takes the sender's line once, as multicast does; else once for each."""
     listen_s: float = 0.0
-    """Whoever starts listens for so long before it founds a primary by itself."""
+    """A member that starts listens for so long before it founds a primary by itself."""
 
     def __str__(self) -> str:
         shared = f" on {self.machines} machines" if self.machines else ""

@@ -19,7 +19,7 @@ import msgspec
 from ...core.tree import Shape, median, parts
 
 PIECE_BYTES = 32_256
-"""What a datagram of 32 KiB carries of a message."""
+"""The bytes of a message that a datagram of 32 KiB carries."""
 OVERHEAD_BYTES = 200
 DIGEST_S = 0.05
 
@@ -53,7 +53,7 @@ def pieces(size: int) -> list[int]:
 
 
 def by_multicast(hosts: int, size: int, line: Line = Line()) -> Spreading:  # noqa: B008 - it is frozen
-    """The network copies it: one sending, whoever listens."""
+    """The network copies it: one sending for all receivers."""
     sent = sum(pieces(size))
     return Spreading(hosts, sent / line.bytes_s + line.latency_s, 1, sent)
 

@@ -135,7 +135,8 @@ class Air:
     # Time
 
     def later(self, delay_s: float, call: Callable[..., None], *arguments: Any) -> None:
-        """Call this after a while. It cannot be called off: who has changed its mind looks when it is called."""
+        """Call this after a while. It cannot be called off: a node that has changed its mind looks when it is
+        called."""
         self._order += 1
         heappush(self._heap, (self.now + delay_s, self._order, call, arguments))
 
@@ -150,7 +151,7 @@ class Air:
     # Sending
 
     def broadcast(self, node: int, word: Word, within_s: float = 0.0) -> None:
-        """Send to whoever is in range, after a random part of ``within_s``."""
+        """Send to all nodes in range, after a random part of ``within_s``."""
         outgoing = Outgoing(word, -1, None)
         if within_s:
             self.later(self._random() * within_s, self._queue, node, outgoing)
@@ -181,7 +182,7 @@ class Air:
         return int(self._random() * BACK_OFF_SLOTS + 1) * SLOT_S
 
     def _listen(self, node: int) -> None:
-        """Begin, unless somebody is heard. Who began within this slot is not."""
+        """Begin, unless another node is heard. One that began within this slot is not."""
         now, until, silent = self.now, self._heard_until[node], self._silent_until[node]
         if silent > now or (until > now and now - self._heard_since[node] >= SLOT_S):
             until = max(until, silent)
@@ -221,7 +222,7 @@ class Air:
         heappush(self._heap, (end, self._order, self._end, (node, outgoing)))
 
     def _ask(self, outgoing: Outgoing) -> None:
-        """Is the air free at the receiver? Then whoever is near it keeps silent."""
+        """Is the air free at the receiver? Then all nodes near it keep silent."""
         to, now = outgoing.to, self.now
         free = to in outgoing.near and self._heard_until[to] <= now and self._silent_until[to] <= now
         outgoing.answered = free

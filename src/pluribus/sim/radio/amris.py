@@ -2,9 +2,10 @@
 
 Theory of operation
 -------------------
-The first source (Sid) broadcasts *new session*. Who hears it takes a number (msm-id) greater than that of the node it
-heard it from, not consecutive, and broadcasts it with its own number, once. So numbers increase away from Sid: they
-say how high a node stands. Every node with a number *beacons* about once a second, with its number and its parent.
+The first source (Sid) broadcasts *new session*. A node that hears it takes a
+number (msm-id) greater than that of the node it heard it from, not consecutive, and broadcasts it with its own number,
+once. So numbers increase away from Sid: they say how high a node stands. Every node with a number *beacons* about once
+a second, with its number and its parent.
 
 A member joins the tree by asking a neighbour with a smaller number (*join request*, unicast). One that is on the tree
 takes it as a child (*join ack*); one that is not first joins itself in the same way, then acknowledges; one that
@@ -87,7 +88,7 @@ class JoinNak(Word, frozen=True):
 
 
 class BranchRequest(Word, frozen=True):
-    """BR2. ``way`` leads from the asker to whoever sends this."""
+    """BR2. ``way`` leads from the asker to the sender of this."""
 
     count: int
     number: float

@@ -7,13 +7,13 @@ Only members take part; other nodes carry unicast words (``unicast``), and pass 
 answers. A member of another mesh that hears it answers with a *join acknowledgement*, and both have a mesh link: a
 tunnel, however many hops long. So meshes grow together.
 
-A core sends a *tree create* along its mesh links once in a while. Who gets it for the first time passes it on along
-its other links; links that it took are the tree. Who gets it again answers with a *tree create nak*, and that link is
-in the mesh only. Messages go along the tree, in both directions, from tunnel to tunnel.
+A core sends a *tree create* along its mesh links once in a while. A node that gets it for the first time passes it on
+along its other links; links that it took are the tree. A node that gets it again answers with a *tree create nak*, and
+that link is in the mesh only. Messages go along the tree, in both directions, from tunnel to tunnel.
 
 Two cores that meet in one mesh: the one with the greater number resigns. A member that hears of no tree create for
-``CORE_SILENT_S`` becomes a core itself, so a mesh that broke has a core again, and the core moves. Who leaves says
-*join nak* to its mesh neighbours.
+``CORE_SILENT_S`` becomes a core itself, so a mesh that broke has a core again, and the core moves. A node that leaves
+says *join nak* to its mesh neighbours.
 
 As long as the routing finds ways, the tree need not change when nodes move; but tunnels that were short grow long, and
 when the routing fails, so does this. Where the survey is silent: a member that answers a join request does not pass it
@@ -49,7 +49,7 @@ class JoinRequest(Word, frozen=True):
 
 class JoinAck(Word, frozen=True):
     core: int
-    """Whom the one that answers follows."""
+    """The core that the answering node follows."""
 
     @property
     def control(self) -> int:
@@ -85,7 +85,7 @@ class AmRoute(RadioNode):
         super().__init__(*arguments)
         self.unicast = Unicast(self.me, self.air, self.random, self._arrived, self._unreachable)
         self.core = self.me
-        """Whom this member follows; itself if it is a core."""
+        """The core that this member follows; itself if it is a core."""
         self.mesh: set[int] = set()
         self.tree: set[int] = set()
         self.naks = 0
@@ -220,5 +220,5 @@ class AmRoute(RadioNode):
 
     def validate(self) -> None:
         assert self.tree <= self.mesh and self.me not in self.mesh
-        assert self.member or not self.mesh, "who is no member has no links"
+        assert self.member or not self.mesh, "a node that is no member has no links"
         self.unicast.validate()

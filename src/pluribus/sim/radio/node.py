@@ -14,7 +14,7 @@ ADDRESS_BYTES = 4
 NUMBER_BYTES = 4
 SEEN_MAX = 8_192
 JITTER_S = 0.01
-"""Who repeats a broadcast waits a random part of this, because all who heard it do so at once."""
+"""A node that repeats a broadcast waits a random part of this: all that heard it would repeat it at once."""
 
 
 class Data(Word, frozen=True):

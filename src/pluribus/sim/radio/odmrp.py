@@ -2,18 +2,19 @@
 
 Theory of operation
 -------------------
-A source that has something to send floods a *join query* every ``REFRESH_S``, with the message on its back. Who gets a
-query for the first time remembers from whom (the way back to that source) and repeats it. A member answers with a
-*join reply*: for each source the neighbour on the way back. A node that finds itself named there is needed: it sets
-its *forwarding flag* for ``FORWARD_S`` and says its own reply for those sources, and so on up to the source. Flagged
-nodes are the *forwarding group*: they repeat messages, each once, whoever they came from. So between source and
-members lies a mesh, not a tree: a message may take any path inside it, and the loss of one link is no loss.
+A source that has something to send floods a *join query* every ``REFRESH_S``,
+with the message on its back. A node that gets a query for the first time remembers from whom (the way back to that
+source) and repeats it. A member answers with a *join reply*: for each source the neighbour on the way back. A node that
+finds itself named there is needed: it sets its *forwarding flag* for ``FORWARD_S`` and says its own reply for those
+sources, and so on up to the source. Flagged nodes are the *forwarding group*: they repeat messages, each once, wherever
+they came from. So between source and members lies a mesh, not a tree: a message may take any path inside it, and the
+loss of one link is no loss.
 
-Nothing is said to leave: who asks or answers no more is forgotten when flags run out.
+Nothing is said to leave: a node that asks or answers no more is forgotten when flags run out.
 
 Decided here. A source asks only while it sends ("when a source has packets to send"). A node answers once for each
-source and query. Replies are broadcasts, which nobody acknowledges: who does not hear the neighbour that it named pass
-its reply on (the *passive acknowledgement* of the protocol's own draft; the survey is silent) says it again,
+source and query. Replies are broadcasts, which nobody acknowledges: a node that does not hear the neighbour that it
+named pass its reply on (the *passive acknowledgement* of the protocol's own draft; the survey is silent) says it again,
 ``REPLIES_MAX`` times in all. A source is expected to pass nothing on, so it is told twice.
 """
 

@@ -2,8 +2,9 @@
 
 Theory of operation
 -------------------
-Hellos carry the sender's neighbours. Who gets a message compares its own neighbours with those of the node that sent
-it: if all of them are neighbours of the sender too, the sender has told them, and the message is not repeated.
+Hellos carry the sender's neighbours. A node that gets a message compares its
+own neighbours with those of the node that sent it: if all of them are neighbours of the sender too, the sender has told
+them, and the message is not repeated.
 
 Made for nodes that hardly move, as in a conference. When they move, lists are up to a few seconds old, and a node stays
 silent although somebody has come whom the sender does not reach. If the sender is not known, the message is repeated.

@@ -2,16 +2,18 @@
 
 Theory of operation
 -------------------
-None of the surveyed protocols promises that a message arrives. Here the protocols of conversations
-(``pluribus.conversations``: joining, member synchronisation, the history that delivers answers after what they answer)
-run above them, unchanged: their words are encoded as on the wire, go as messages of a multicast protocol, and come or
-do not come. The first member creates a room, the others are invited and join it; all say things and answer each other.
-What the multicast lost is asked for and answered, by whoever has it, and summaries are said for ever: so in the end
-every member holds the same tree, whatever lies below, as long as the nodes meet again.
+None of the surveyed protocols promises that a message arrives. Here the
+protocols of conversations (``pluribus.conversations``: joining, member synchronisation, the history that delivers
+answers after what they answer) run above them, unchanged: their words are encoded as on the wire, go as messages of a
+multicast protocol, and come or do not come. The first member creates a room, the others are invited and join it; all
+say things and answer each other. What the multicast lost is asked for and answered, by any node that has it, and
+summaries are said for ever: so in the end every member holds the same tree, whatever lies below, as long as the nodes
+meet again.
 
 A *talker* is one member. It does what the carrier of a room does on a bus: it sends one word after the other, no more
 than one in ``WORD_S``, since a word floods a whole network; and lets the protocols tick only when all were sent, so
-what waits is bounded. Nobody tells of newcomers here; who is heard for the first time, or after ``AWAY_S``, is one.
+what waits is bounded. Nobody tells of newcomers here; a node that is heard for the first time, or after ``AWAY_S``, is
+one.
 
 What happened is checked as in the campaigns of conversations: same tree, answers in order, everything as it was said,
 nothing lost.

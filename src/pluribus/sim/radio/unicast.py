@@ -2,17 +2,18 @@
 
 Theory of operation
 -------------------
-A node that has something for another and knows no way floods a *route request*. Who passes it on remembers the way
-back to the asker. The destination, or a node that knows a way to it that is new enough, answers with a *route reply*
-along that way, and whoever passes the reply remembers the way to the destination. The first request goes a few hops,
-further ones through the whole network. Words then go from hop to hop, each acknowledged by the medium. A hop that
-fails ends all ways over that neighbour, and the asker is told with a *route error*; it asks anew. After ``ASKS_MAX``
-requests in vain the destination is unreachable, and what waited for it is dropped.
+A node that has something for another and knows no way floods a *route request*.
+A node that passes it on remembers the way back to the asker. The destination, or a node that knows a way to it that is
+new enough, answers with a *route reply* along that way, and each node that passes the reply remembers the way to the
+destination. The first request goes a few hops, further ones through the whole network. Words then go from hop to hop,
+each acknowledged by the medium. A hop that fails ends all ways over that neighbour, and the asker is told with a *route
+error*; it asks anew. After ``ASKS_MAX`` requests in vain the destination is unreachable, and what waited for it is
+dropped.
 
 Numbers keep out circles: each request and reply carries the sequence number of the node that a way leads to, and a way
-is replaced only by a newer one, or by a shorter one of the same number. Who lost a way asks for a greater number than
-the lost one had, so that nobody answers who still believes in it. A word that was passed on ``HOPS_MAX`` times is
-dropped nevertheless.
+is replaced only by a newer one, or by a shorter one of the same number. A node that lost a way asks for a greater
+number than the lost one had, so that nobody answers who still believes in it. A word that was passed on ``HOPS_MAX``
+times is dropped nevertheless.
 
 All of it is sent on the same air and counted: requests, replies, errors, every hop and every attempt.
 

@@ -29,6 +29,7 @@ from ..checkers.topics import (
     complete,
     contiguous,
     finished_once,
+    none_abandoned,
     none_forgotten,
     pattern_of,
     shared_once,
@@ -55,7 +56,8 @@ GIVES_UP_SHARE, AWAY_S_MAX = 0.1, 4.0
 """The share of the times that a worker asks and does not wait for the event, but is away, and the seconds of that, at
 most."""
 LEAVES_SHARE = 0.03
-"""The share of the events of a shared subscription during which the worker leaves the set and begins anew."""
+"""The share of the events of a shared subscription during which the worker leaves the set and begins anew, if it is not
+loyal: only who stays can tell that nothing was lost."""
 TORMENT_S = 20.0
 CALM_S = 60.0
 LAST_ROUNDS = 20
@@ -76,11 +78,12 @@ MILD = (crash, restart, restart, drift, good_links)
 class Player:
     """One member: subscribes, publishes, now and then ends a subscription and begins another."""
 
-    def __init__(self, world: World, history: History, bus: Bus, plain: bool) -> None:
+    def __init__(self, world: World, history: History, bus: Bus, plain: bool, loyal: bool) -> None:
         self.world = world
         self.history = history
         self.bus = bus
         self.calm = False
+        self._loyal = loyal
         self._wishes = [
             wish for wish in WISHES if wish[0] == RELIABLE or (not plain and world.random.random() < ORDERED_SHARE)
         ]
@@ -178,6 +181,8 @@ class Player:
         while True:
             gives_up = self.stuck or (not self.calm and random.random() < GIVES_UP_SHARE)
             patience_s = 0.0 if self.stuck else random.random() * WORK_S_MAX
+            if not self.bus.closed:  # as it is when the member has crashed
+                self.history.add(Happening(self.world.now, int(self.bus.me), "asks", label))
             try:
                 event = await subscription.receive(patience_s if gives_up else None)
             except TimeoutError:
@@ -190,7 +195,7 @@ class Player:
                 await asyncio.sleep(FOR_EVER_S)
             slow = random.random() < SLOW_SHARE and not self.calm
             await asyncio.sleep(random.random() * (SLOW_S_MAX if slow else WORK_S_MAX))
-            if not self.calm and random.random() < LEAVES_SHARE:
+            if not self.calm and random.random() < LEAVES_SHARE and not self._loyal:
                 self.working.remove(label)
                 self.history.add(Happening(self.world.now, int(self.bus.me), "ended", label))
                 await subscription.close()
@@ -211,7 +216,7 @@ async def play(world: World, history: History) -> None:
     plain = world.random.random() < 0.5
 
     async def begin(number: int, bus: Bus) -> None:
-        players[number] = Player(world, history, bus, plain)
+        players[number] = Player(world, history, bus, plain, loyal=number % 2 == 0)
 
     faults = EVERY_FAULT if plain or world.random.random() < 0.5 else MILD
     await ordeal(world, players, begin, TORMENT_S, CALM_S, "to subscribe or publish", faults)
@@ -242,6 +247,7 @@ TOPICS = Scenario(
         "begun_once": begun_once,
         "finished_once": finished_once,
         "none_forgotten": none_forgotten,
+        "none_abandoned": none_abandoned,
         "arrived_in_the_end": arrived_in_the_end,
     },
     STRIKES,

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -298,3 +299,45 @@ async def test_an_event_that_no_program_of_the_set_can_read_is_counted_and_holds
         await eventually(lambda: other.stats()["malformed"] == 1)
         await a.publish("jobs", 2)
         assert (await waits).body == 2
+
+
+@on_a_loop
+async def test_what_was_handed_out_and_not_begun_goes_to_another_as_soon_as_its_subscriber_leaves(monkeypatch):
+    monkeypatch.setattr(worker, "HELD_S", 3_600.0)
+    async with members(2) as (a, b):
+        one, other = await a.subscribe("jobs", shared="w"), await b.subscribe("jobs", shared="w")
+        with pytest.raises(TimeoutError):
+            await one.receive_many(3, timeout=0.05)
+        await b.publish_many([("jobs", number) for number in range(5)])
+        await eventually(lambda: len(one._worker.ready) > 0)
+        await one.close()
+        assert await taken(other, 5) == list(range(5))
+
+
+@on_a_loop
+async def test_what_is_published_while_nobody_is_in_the_set_goes_to_nobody():
+    async with members(2) as (a, b):
+        await a.publish("jobs", "before")
+        one = await b.subscribe("jobs", shared="w")
+        await a.publish("jobs", 1)
+        assert await taken(one, 1) == [1]
+        await one.close()
+        await a.publish("jobs", "between")
+        again = await a.subscribe("jobs", shared="w")
+        await b.publish("jobs", 2)
+        event = await again.receive(10)
+        assert (event.body, event.again) == (2, False)
+
+
+@on_a_loop
+async def test_a_word_that_came_before_its_subscriber_was_in_the_set_is_said_again():
+    async with members(1) as (a,):
+        one = await a.subscribe("jobs", shared="w")
+        sharing, (key, number) = a.pubsub.sharing, one._worker.share
+        word = Worked(key, number, 5, 1)
+        there, sharing.shares.takers = sharing.shares.takers, {}
+        sharing.heard(SimpleNamespace(body=word, sender=a.me))
+        assert not one._worker.has_said(word), "it did not count"
+        sharing.shares.takers = there
+        sharing.heard(SimpleNamespace(body=word, sender=a.me))
+        assert one._worker.has_said(word)

@@ -1,4 +1,4 @@
-"""What access lists add to a bus."""
+"""Access lists on a bus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # loaded when first used, so that ``import pluribus`` stays q
 
 
 class AccessFace:
-    """Who may do what from outside of the bus."""
+    """The access list: rights of programs outside of the bus."""
 
     @property
     def access(self: Styled) -> Access:

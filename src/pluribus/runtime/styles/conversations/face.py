@@ -1,4 +1,4 @@
-"""What conversations add to a bus."""
+"""Conversations on a bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What objects add to a bus."""
+"""Objects on a bus."""
 
 from __future__ import annotations
 

@@ -438,7 +438,7 @@ class Post(Style):
 
     async def _run(self, delivery: Delivery) -> None:
         handler = delivery.handler
-        assert handler is not None, "who starts a delivery knows its handler"
+        assert handler is not None, "a delivery that was started has a handler"
         result, failure = None, None
         try:
             result = await handled(handler, delivery.said)

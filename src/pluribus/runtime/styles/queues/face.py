@@ -1,4 +1,4 @@
-"""What queues add to a bus."""
+"""Queues on a bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue says of itself."""
+"""The figures of a queue."""
 
 from __future__ import annotations
 

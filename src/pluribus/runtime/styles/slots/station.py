@@ -182,9 +182,9 @@ class Station:
                 to, word = outgoing.popleft()
                 try:
                     await group.send(word, to=None if to == ALL else to)
-                except BadInput:  # it is not in the view, or too long; who waits for an answer asks again
+                except BadInput:  # it is not in the view, or too long; a slot that waits for an answer asks again
                     self.unsent += 1
-                except Refused as error:  # by the door of this client: whoever said it is told as a router would
+                except Refused as error:  # by the door of this client: the sender is told as a router would tell it
                     self.refusal = str(error)
                     refused = NegAck(about(word), DENIED, self.refusal)
                     self._local.append((self.me, refused, None))

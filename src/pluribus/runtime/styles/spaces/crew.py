@@ -106,7 +106,7 @@ class Crew:
         await self._enter()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Whoever waits must not wait for ever, if a task of this crew has failed."""
+        """If a task of this crew has failed, end all waiting: nothing would end it later."""
         if not task.cancelled() and (error := task.exception()) is not None and not self._closed:
             log.error("the space %r cannot go on in this program: %r", self.name, error)
             self.abandon()

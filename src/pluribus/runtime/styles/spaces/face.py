@@ -1,4 +1,4 @@
-"""What a bus offers of tuple spaces: ``bus.space(name)`` opens one, ``bus.spaces()`` lists those there are."""
+"""Tuple spaces on a bus: ``bus.space(name)`` opens one, ``bus.spaces()`` lists those there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables add to a bus."""
+"""Tables on a bus."""
 
 from __future__ import annotations
 

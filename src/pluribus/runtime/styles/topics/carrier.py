@@ -4,6 +4,11 @@ The base carrier is a FIFO group in which a member does not receive its own mess
 events when these are handed to the group. In carriers of other orders a member does receive its own messages, because
 an event has its place in the order only when it comes back.
 
+*The short way.* Frames are taken from the group by a call-back, not by a task. The engine's call-back runs it as soon
+as the protocols have settled, and after it the tasks of the subscribers that it woke. So an event reaches a program
+that waits for it in the turn of the loop in which its datagram came, as a message of a group does. An event that came
+alone, and that one program alone wants and waits for, is handed to it; all others go through the backlogs.
+
 *Flow.* A batch that the group has no room for waits in a queue, in front of all later ones, and a task of its own sends
 it; publishers wait until the queue is short again. A received frame gives its room back to its sender when every
 subscription for which publishers wait (``backlog.WAIT``) has taken its events.
@@ -14,19 +19,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from functools import partial
 from itertools import islice, takewhile
-from typing import Any
 
 from ....core.errors import Closed, Excluded, MalformedFrame, Overflow, PluribusError, Undelivered
 from ....core.frame import Frame, Message
+from ....core.ids import MemberId, MessageId
 from ....core.limits import OUTBOX_BATCHES_MAX, TURN_S_MAX
-from ....group.channel import REPORT_BUSY_BYTES
+from ....group.channel import REPORT_BUSY_BYTES, REPORT_IDLE_BYTES
+from ....group.dispatch import LONE_BYTES_MAX
 from ....pubsub.backlog import Hold
-from ....pubsub.batch import Arrived, Batch, EventExtra, Gathering, checked, decode_batch, encode_batch
-from ....pubsub.table import Reader, Table
-from ....wire.bodies import EVENTS, Kind
+from ....pubsub.batch import (
+    Arrived,
+    Batch,
+    EventExtra,
+    Gathering,
+    checked,
+    decode_batch,
+    encode_batch,
+    is_single,
+)
+from ....pubsub.table import NOBODY, Reader, Table
+from ....wire.bodies import EVENTS, Kind, decode_bodies
 from ...group.group import Group
 
 log = logging.getLogger(__name__)
@@ -41,7 +57,8 @@ Heard = Callable[[Message], None]
 
 
 class Carrier:
-    """One group. ``taken`` is called with every batch that comes in, ``heard`` with every other message."""
+    """One group. ``taken`` is called with every batch that comes in, but for a plain event that is handed over, and
+    ``heard`` with every other message."""
 
     def __init__(
         self, order: str, group: Group, table: Table, now: Callable[[], float], taken: Taken, heard: Heard, *, own: bool
@@ -63,10 +80,13 @@ class Carrier:
         self._scheduled = False
         self._batched = 0
         self._held = 0
+        self._reporting = False
         self._failed: Exception | None = None
         self._sending: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._pumping = self._loop.create_task(self._pump())
+        self._context = copy_context()
+        group._readers.note_callback()
+        self._loop.call_soon(self._take_frames, context=self._context)  # frames may be there already
 
     # Out
 
@@ -79,6 +99,25 @@ class Carrier:
                 self.close_batch()
             self._loop.call_soon(self._turn_ended)
 
+    @property
+    def begins_turn(self) -> bool:
+        """Whether the next event may go out alone: it is the first of its turn, and nothing waits."""
+        return not (self._scheduled or self._batched > 1 or self._queue or self.gathering.pending or self._crowded())
+
+    def publish_alone(self, topic: str, kind: Kind, encoded: bytes, now: float) -> MessageId | None:
+        """Send an event that begins its turn in a batch of its own, as ``opened`` would, and return its identity. None:
+        it is too long for that, or the group is closed."""
+        if len(encoded) >= LONE_BYTES_MAX or self.group._channel.closed:
+            return None
+        batch = self.gathering.single(topic, kind, encoded, now)
+        self._scheduled, self._batched = True, 1
+        if not self.group._send_now(EVENTS, batch):
+            self._enqueue(batch)
+        elif not self._own and self.table.of(topic, kind) is not NOBODY:
+            self.table.spread(Arrived(batch))
+        self._loop.call_soon(self._turn_ended)
+        return (self.group.me, batch.first)
+
     def close_batch(self) -> None:
         """Send the open batch, or append it to the queue."""
         if self.gathering.empty:
@@ -90,12 +129,19 @@ class Carrier:
             self._sent(batches)
             return
         for batch in batches:
-            if self._queue or not group._send_now(EVENTS, batch):
-                self._queue.append(batch)
-                if self._sending is None:
-                    self._sending = self._loop.create_task(self._send_queue())
-            else:
-                self._sent([batch])
+            self._pass(batch)
+
+    def _pass(self, batch: Batch) -> None:
+        """Send a batch behind those that wait."""
+        if self._queue or not self.group._send_now(EVENTS, batch):
+            self._enqueue(batch)
+        else:
+            self._sent([batch])
+
+    def _enqueue(self, batch: Batch) -> None:
+        self._queue.append(batch)
+        if self._sending is None:
+            self._sending = self._loop.create_task(self._send_queue())
 
     def takes(self, topic: str, size: int, kind: Kind, extra: EventExtra) -> bool:
         """Whether an event may join the open batch, or begin one: not while earlier batches, or readers, lag behind."""
@@ -212,59 +258,86 @@ class Carrier:
 
     # In
 
-    async def _pump(self) -> None:
-        group = self.group
-        channel = group._channel
-        inbox = channel.inbox
-        since = self._now()
-        group._readers.note()
-        while True:
-            while not inbox:
-                if channel.closed:
-                    self.wake()
-                    return
-                await group._arrivals.wait()
-                since = self._now()
-            try:
-                messages, frame = channel.take_unpaid()
-            except Excluded as missed:
-                log.warning("%s", missed)
-                self.missed()
-                continue
-            self._receive(messages, frame)
-            if self._now() - since > TURN_S_MAX:
-                await asyncio.sleep(0)
-                since = self._now()
+    def _take_frames(self, _: object = None) -> None:
+        """Frames have come, or the group was closed."""
+        channel = self.group._channel
+        inbox, since = channel.inbox, self._now()
+        while inbox:
+            frame = inbox[0]
+            if type(frame) is Frame and frame.kind == EVENTS and not (frame.headers or channel.state):
+                self._take_batches(inbox.popleft())
+            else:
+                try:
+                    self._receive(*channel.take_unpaid())
+                except Excluded as missed:
+                    log.warning("%s", missed)
+                    self.missed()
+            if inbox and self._now() - since > TURN_S_MAX:
+                self._loop.call_soon(self._take_frames, context=self._context)
+                return
+        if channel.closed:
+            self.wake()
+        else:
+            self.group._arrivals.wait().add_done_callback(self._take_frames, context=self._context)
 
-    def _receive(self, messages: Any, frame: Frame | None) -> None:
+    def _take_batches(self, frame: Frame) -> None:
+        """The usual frame: batches of events, mostly one."""
+        try:
+            batches = decode_bodies(EVENTS, frame.bodies, frame.count)
+        except MalformedFrame:
+            self.group._channel.malformed += 1
+            batches = []
+        if len(batches) == 1 and is_single(batch := batches[0]):
+            part = batch.parts[0]
+            hits = self.table.of(batch.topics[0], part.kind)
+            if len(hits.plain) == 1 and not hits.checked and hits.plain[0].hand_over(batch):
+                self._give_room(frame)
+                return
+        sender = MemberId(frame.sender)
+        self._receive([Message(batch, sender, (sender, at)) for at, batch in enumerate(batches, frame.first)], frame)
+
+    def _receive(self, messages: Iterable[Message], frame: Frame | None) -> None:
         hold = None
         if frame is not None:
             self._held += 1
             hold = Hold(partial(self._read, frame))
         for message in messages:
-            body = message.body
             try:
-                if type(body) is Batch:
-                    arrived = Arrived(checked(body))
-                elif type(body) is bytes:  # it came in pieces
-                    arrived = Arrived(decode_batch(body))
-                else:
-                    self._heard(message)
-                    continue
+                self._receive_one(message, hold)
             except MalformedFrame:
                 self.table.malformed += 1
-                continue
-            self._deliver(arrived, hold)
+            except Exception:  # in code of a program, such as the functions of a vocabulary: the next events are read
+                log.exception("events that %s published did not reach all subscriptions of this member", message.sender)
         if hold is not None:
             hold.let_go()
 
+    def _receive_one(self, message: Message, hold: Hold | None) -> None:
+        body = message.body
+        if type(body) is Batch:
+            self._deliver(Arrived(checked(body)), hold)
+        elif type(body) is bytes:  # it came in pieces
+            self._deliver(Arrived(decode_batch(body)), hold)
+        else:
+            self._heard(message)
+
     def _read(self, frame: Frame) -> None:
-        """Every reader has read the frame: its sender may send as much again."""
-        channel = self.group._channel
+        """Every reader has read the frame."""
         self._held -= 1
+        self._give_room(frame)
+
+    def _give_room(self, frame: Frame) -> None:
+        """The frame's sender may send as much again: it is told for several frames together, and not before the
+        program has this one."""
+        channel = self.group._channel
         channel.pass_over(frame)
-        if not channel.closed and (channel._taken_bytes >= REPORT_BUSY_BYTES or not self._held):
-            self.group._dispatch.consumed(channel)
+        if channel._taken_bytes >= (REPORT_BUSY_BYTES if self._held else REPORT_IDLE_BYTES) and not self._reporting:
+            self._reporting = True
+            self._loop.call_soon(self._report)
+
+    def _report(self) -> None:
+        self._reporting = False
+        if not self.group.closed:
+            self.group._dispatch.consumed(self.group._channel)
 
     async def close(self) -> None:
         await self.group.close()

@@ -164,8 +164,10 @@ class Topics(End):
 
     def _taken(self, arrived: Arrived) -> None:
         """Called with every batch, before subscriptions get it."""
-        if any(part.extras for part in arrived.batch.parts):
-            self.neighbours.retained.take(arrived)
+        for part in arrived.batch.parts:
+            if part.extras:
+                self.neighbours.retained.take(arrived)
+                return
 
     def renewed(self, topics: list[str]) -> None:
         """Two sides of a partition have met, and the other had later values of these topics: give them to
@@ -233,6 +235,13 @@ class Topics(End):
             return found
         if id is not None:
             raise BadInput("id= is for events that are durable, which may be published again: leave it out")
+        if headers is None and parent is None and not retain:
+            base = self._base
+            if base is None or base.gathering is not gathering or not base.begins_turn:
+                return await self._publish(topic, body, PLAIN, timeout)
+            kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+            alone = base.publish_alone(checked_topic(topic), kind, encoded, self.wall())
+            return alone or await self._publish_encoded(topic, kind, encoded, PLAIN, timeout, type(body))
         return await self._publish(topic, body, _extra(headers, parent, retain), timeout)
 
     publish = publishes(publish, encode_quickly)

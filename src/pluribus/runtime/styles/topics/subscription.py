@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...._speed.quick import flatten
 from ...._speed.waiting import Arrivals
-from ....core.errors import BadInput, Closed, Gap, Overflow
+from ....core.errors import BadInput, Closed, Gap, MalformedFrame, Overflow
 from ....core.events import Missed
 from ....core.ids import MessageId
 from ....core.limits import STALL_S, TURN_S_MAX
 from ....filters import Filter
 from ....pubsub.backlog import WAIT, Backlog
+from ....pubsub.batch import Batch, single_event
 from ....pubsub.event import Event
 from ....pubsub.interest import Interest
 from ....pubsub.places import Near, near_and
@@ -87,6 +88,8 @@ class Subscription(Generic[B]):
         self._run: Iterator[Event[B]] = self._current
         """The run of events before late ones are left out: its rest tells whether the program still reads."""
         self._left = 0
+        self._handed = False
+        """Whether ``_current`` is an event that was handed over."""
         self._arrivals = Arrivals(topics.line)
         self._now = topics.now
         self._taken_at = 0.0
@@ -186,6 +189,18 @@ class Subscription(Generic[B]):
         elif backlog.missed and self._report_missed():
             pass
         self._arrivals.wake()
+
+    def hand_over(self, batch: Batch) -> bool:
+        """Give the only event of a batch to a program that waits for it, if nothing is there that comes before it."""
+        if not self._arrivals._waiters or self.backlog or self.given or self.deadline is not None:
+            return False
+        try:
+            event = single_event(batch)
+        except MalformedFrame:
+            return False
+        self._current, self._handed = iter((event,)), True
+        self._arrivals.wake()
+        return True
 
     _reported = 0
 
@@ -288,7 +303,12 @@ class Subscription(Generic[B]):
                     return
                 await self._arrivals.wait()
                 since = self._now()
-            self._current = self._take()
+                if self._handed:
+                    break
+            if self._handed:
+                self._handed = False
+            else:
+                self._current = self._take()
 
     def _over(self) -> bool:
         if self.backlog.ended:
@@ -297,18 +317,27 @@ class Subscription(Generic[B]):
 
     async def receive(self, timeout: float | None = None) -> Event[B]:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        for event in self._current:
+            return event
+        if self._carrier is None or self._worker is not None:
+            return await self._receive_first(timeout)
+        deadline = None if timeout is None else self._now() + timeout
+        while True:
+            while not self.backlog:
+                if self._over():
+                    raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+                await self._arrivals.wait(None if deadline is None else deadline - self._now())
+                for event in self._current:  # it was handed over, or another task took several
+                    return event
+            self._current = self._take()
+            for event in self._current:
+                return event
+
+    async def _receive_first(self, timeout: float | None) -> Event[B]:
+        """Open the subscription, and receive; also every time if it is shared."""
         async with asyncio.timeout(timeout):
             await self.open()
-            if self._worker is not None:
-                return (await self._worker.take(1))[0]
-            while True:
-                for event in self._current:
-                    return event
-                while not self.backlog:
-                    if self._over():
-                        raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
-                    await self._arrivals.wait()
-                self._current = self._take()
+            return await self.receive() if self._worker is None else (await self._worker.take(1))[0]
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[B]]:
         """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""

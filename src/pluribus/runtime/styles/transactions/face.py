@@ -1,4 +1,4 @@
-"""What transactions add to a bus."""
+"""Transactions on a bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transformations add to a bus."""
+"""Transformations on a bus."""
 
 from __future__ import annotations
 
