@@ -45,3 +45,18 @@ def test_the_ends_of_an_interval_belong_to_it() -> None:
     assert [number for number in range(12) if number in found] == [3, 4, 5, 9]
     found.add(6, 8)
     assert found.spans() == [(3, 9)]
+
+
+@given(spans, st.integers(-3, 75), st.integers(-3, 75))
+def test_some_are_cut_out_and_the_highest_interval_is_removed(
+    some: list[tuple[int, int]], first: int, last: int
+) -> None:
+    found = Intervals(some)
+    cut = found.between(first, last)
+    cut.validate()
+    assert numbers(cut) == {number for number in numbers(some) if first <= number <= last}
+    assert found == Intervals(some), "they are a copy"
+    if some and found.count:
+        start, end = found.drop_last()
+        found.validate()
+        assert end == max(numbers(some)) and numbers(found) == numbers(some) - set(range(start, end + 1))
