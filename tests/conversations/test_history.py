@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from pluribus.conversations import history as module
 from pluribus.conversations.history import PATIENCE_S, History
+from pluribus.core.intervals import Intervals
 from tests.conversations.hall import entry
 
 
@@ -106,6 +107,36 @@ def test_writers_gaps_waiting_and_clocks_are_bounded(monkeypatch):
     assert found.waiting <= 32 and found.orphans > 0
     for at in (float("nan"), float("inf"), -1.0):
         assert added(found, entry(1, 1, at=at)) == []
+    found.validate()
+
+
+def test_a_message_below_takes_the_place_of_the_highest_and_is_not_delivered_twice(monkeypatch):
+    monkeypatch.setattr(module, "SPANS_MAX", 3)
+    found = History()
+    added(found, *(entry(1, number) for number in (4, 8, 12, 13)), entry(2, 0, (1, 13)), entry(1, 20, (3, 3)))
+    assert (1, 20) not in found and found.refused == 1
+    assert added(found, entry(1, 0)) == [(1, 0)] and found.have[1].spans() == [(0, 0), (4, 4), (8, 8)]
+    assert added(found, entry(2, 1, (1, 12))) == [(2, 1)], "its parent was delivered"
+    assert found.get((1, 13)) is None and [node.entry.id for node in found.tree().answers[-2:]] == [(2, 0), (2, 1)]
+    assert found.wanted({1: Intervals([(1, 30)]), 5: Intervals([(0, 9)])}) == {
+        1: Intervals([(1, 9)]),
+        5: Intervals([(0, 9)]),
+    }
+    added(found, *(entry(1, number) for number in (1, 2, 3)))
+    assert not found.is_full(1) and added(found, entry(1, 12)) == [], "it was delivered before"
+    assert found.get((1, 12)) is not None
+    found.validate()
+
+
+def test_a_message_that_waits_gives_way_too(monkeypatch):
+    monkeypatch.setattr(module, "SPANS_MAX", 2)
+    found = History()
+    added(found, entry(1, 4), entry(1, 8, (2, 0)), entry(1, 6))
+    assert found.waiting == 0 and found.have[1].spans() == [(4, 4), (6, 6)]
+    assert added(found, entry(2, 0)) == [(2, 0)]
+    found.forget_known({3: Intervals([(2, 3), (8, 9)])})
+    added(found, entry(3, 0))
+    assert found.have[3].spans() == [(0, 0), (2, 3)] and found.lost[3].spans() == [(2, 3)]
     found.validate()
 
 

@@ -7,6 +7,9 @@ from tests.mutants import conversations as mutants
 from tests.mutants.hunt import released
 
 STORIES = {
+    mutants.Hoarding: lambda: (
+        test_synchronising.test_of_a_writer_with_too_many_gaps_all_keep_the_same_and_nobody_asks_for_the_rest(0)
+    ),
     mutants.Forgetful: test_joining.test_who_comes_back_is_not_expelled_by_a_list_that_has_it_among_the_left,
     mutants.Silencing: test_synchronising.test_identities_only_members_answer_for_no_body_and_suppress_nobody,
 }

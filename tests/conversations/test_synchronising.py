@@ -1,14 +1,18 @@
 """Member synchronisation: who asks, who answers, who keeps silent; and everybody has the same in the end."""
 
 from itertools import pairwise
+from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from pluribus.conversations import history as history_of
 from pluribus.conversations import synchronising
 from pluribus.conversations.synchronising import TRANSITIONS, VAIN_MAX, SynchronisingState
-from pluribus.conversations.words import Answer, Request, Said, unpacked
+from pluribus.conversations.words import POSITION_MAX, Answer, Request, Said, encode, unpacked
+from pluribus.core.intervals import Intervals
 from tests.conversations.hall import Hall, Talker, entry
 from tests.conversations.test_joining import Walked
 
@@ -138,6 +142,64 @@ def test_a_request_of_many_writers_is_said_in_parts_that_together_say_all():
     assert words[0].low == 0 and words[-1].high == (1 << 63) - 1
     assert all(one.high + 1 == other.low for one, other in pairwise(words))
     assert {writer for word in words for writer in unpacked(word.have)} == a.history.have.keys()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_a_writer_with_too_many_gaps_all_keep_the_same_and_nobody_asks_for_the_rest(seed):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(history_of, "SPANS_MAX", 8)
+        flooded(Random(seed))
+
+
+def flooded(random):
+    hall = Hall(*(Talker(me) for me in (1, 2, 3)))
+    hall.apart = {frozenset(pair) for pair in ((1, 2), (1, 3), (2, 3))}
+    numbers = random.sample(range(400), 60)
+    for talker in hall.talkers.values():
+        talker.sync.begin(hall.now)
+        for number in random.sample(numbers, 50):
+            talker.sync.heard(9, Said([entry(9, number)]), hall.now)
+            if random.random() < 0.3:
+                talker.sync.heard(8, Said([entry(8, number, (9, number))]), hall.now)
+        hall.flush()
+    hall.apart.clear()
+    hall.run(120)
+    one, *others = [talker.history for talker in hall.talkers.values()]
+    for other in others:
+        assert other.identities() == one.identities() and other.have == one.have
+    assert len(one.have[9]) == len(one.have[8]) == 8
+    assert all(len(talker.delivered) == len(set(talker.delivered)) for talker in hall.talkers.values())
+    before = len(hall.answered)
+    hall.run(600, 0.5)
+    assert len(hall.answered) == before, "what nobody keeps is sent no more"
+    for talker in hall.talkers.values():
+        talker.sync.validate()
+
+
+def test_the_identities_of_one_writer_are_said_in_parts_that_together_say_all(monkeypatch):
+    for spans_max in (1_024, 100):  # with 100 the writer is full
+        monkeypatch.setattr(history_of, "SPANS_MAX", spans_max)
+        a = Talker(1)
+        a.sync.heard(5, Said([entry(5, 0)]), 0.0)
+        for number in range(300):
+            a.sync.heard(9, Said([entry(9, 3 * number)]), 0.0)
+        a.sync.heard(12, Said([entry(12, 0)]), 0.0)
+        a.sync.begin(0.0)
+        a.sync.tick(0.0)
+        words = [word for word in a.sync.out if isinstance(word, Request)]
+        assert all(len(encode(word)) <= a.sync.piece_bytes for word in words)
+        assert [word.part for word in words] == list(range(len(words)))
+        assert (words[0].low, words[0].high, words[-1].low) == (0, 8, 10)
+        parts = words[1:-1]
+        assert len(parts) > 2 and all((word.low, word.high) == (9, 9) for word in parts)
+        assert parts[0].first == 0 and all(one.last + 1 == other.first for one, other in pairwise(parts))
+        assert parts[-1].last == (POSITION_MAX if spans_max > 300 else a.history.have[9].end)
+        said = Intervals(span for word in parts for _, spans in word.have for span in spans)
+        assert said == a.history.have[9]
+        b = Talker(2)
+        for word in words:
+            b.sync.heard(1, word, 0.0)
+        assert b.sync._wanted == a.history.have
 
 
 def test_forged_messages_are_not_believed():

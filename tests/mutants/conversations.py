@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from pluribus.conversations import synchronising
+from pluribus.conversations import history, synchronising
 from pluribus.conversations.history import History
 from pluribus.conversations.joining import JOINED, Joining
 from pluribus.conversations.synchronising import Repository, Synchronising
@@ -41,6 +41,18 @@ class Hasty(History):
 
 
 WHOLE_ADD = History.add
+
+
+class Hoarding(History):
+    """Keeps of a writer with many gaps what came first."""
+
+    of = History
+
+    def _fits(self, entry):
+        known = self.have.get(entry.id[0], Intervals())
+        return len(known) < history.SPANS_MAX or not {entry.id[1] - 1, entry.id[1] + 1}.isdisjoint(
+            number for span in known for number in span
+        )
 
 
 class OffByOne(Intervals):
@@ -88,5 +100,5 @@ FOUND = {
     Hasty: (0, "before its parent"),
     OffByOne: (0, "does not know 1 messages"),
 }
-IN_THE_HALL = (Forgetful, Silencing)
+IN_THE_HALL = (Forgetful, Silencing, Hoarding)
 """Found by the stories of ``tests/conversations``, which need no seed."""

@@ -290,6 +290,26 @@ def test_what_is_written_while_the_loss_of_the_space_is_found_out_belongs_to_the
     assert ("a", 0) not in found and ("a", len(entered)) in found
 
 
+def test_what_is_written_while_there_is_no_replica_is_there_with_the_next_one():
+    story = Story(4, 0)
+    story.net.enter(1)
+    story.net.enter(2, holds=False)
+    story.net.run(3)
+    story.write(2, ("a", 1))
+    story.net.run(1)
+    story.crash(1)
+    story.net.run(3)
+    member = story.net.members[2]
+    assert member.lost == 1 and member.opened
+    story.write(2, ("a", 2))
+    story.ask(2, "take", ("a", int))
+    story.net.run(3)
+    story.net.enter(3)
+    story.net.run(5)
+    assert member.lost == 1, "there was nothing to lose"
+    assert [written for name, (written, _) in story.written.items() if name in story.taken] == [("a", 2)]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_leases_that_end_while_an_epoch_is_put_together(seed):
     """What was reported is held until the epoch is there; else the eldest would ask for it for ever."""

@@ -5,6 +5,9 @@ backbone runs: bodies with a symbol, a price, a number and the moment of publish
 Every event is judged, told from its duplicates by its identity, joined with a table, and part of a window; every five
 hundredth is an answer of its own, whose arrival is waited for. *Rate* is the number of events a second whose answers
 arrived; *publish to answer* is the time from publishing, which is in the body, until a reader has the answer.
+
+It is measured twice: at a rate that leaves the machine room (*paced*), where the time says how quick micro-batches are;
+and at the rate that is wanted.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ SYMBOLS = 100
 ANSWER_EVERY = 500
 BAD_EVERY = 100
 PUTS_A_SECOND = 20
+PACED, FULL = 10_000, 50_000
+"""Events a second."""
 CONFIGURATION = """
 name = "bench"
 state = "state"
@@ -73,26 +78,31 @@ topic = "answered"
 
 
 def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any) -> dict[str, Any]:
-    seconds, rate = (8.0, 5_000) if quick else (60.0, 50_000)
-    with tempfile.TemporaryDirectory() as name, session("local[2]", "bench backbone") as spark:
-        folder = Path(name)
-        spark.sparkContext.setLogLevel("ERROR")
-        (folder / "bench.toml").write_text(CONFIGURATION)
-        stocks = "".join(f"s{number},sector{number % 7}\n" for number in range(SYMBOLS))
-        (folder / "stocks.csv").write_text(f"symbol,sector\n{stocks}")
-        progress("the keeper starts")
-        with keeper(folder, 0) as url:
-            found = _measured(spark, folder, url, seconds, rate, progress)
-    assert found["adds_up"], found
-    results = [
-        result("events a second", "events/s", [found["rate"]]),
-        result("publish to answer, p50", "s", [found["p50"]]),
-        result("publish to answer, p99", "s", [found["p99"]]),
-    ]
-    goals = [at_most("publish to answer, p50, s", found["p50"], 2.0)]
+    seconds, rates = (8.0, {"": 5_000}) if quick else (60.0, {"paced ": PACED, "": FULL})
+    results, goals = [], []
+    for name, rate in rates.items():
+        with tempfile.TemporaryDirectory() as folder, session("local[2]", "bench backbone") as spark:
+            spark.sparkContext.setLogLevel("ERROR")
+            found = _whole(spark, Path(folder), seconds if rate == max(rates.values()) else seconds / 2, rate, progress)
+        assert found["adds_up"], found
+        results += [
+            result(f"{name}events a second", "events/s", [found["rate"]]),
+            result(f"{name}publish to answer, p50", "s", [found["p50"]]),
+            result(f"{name}publish to answer, p99", "s", [found["p99"]]),
+        ]
+    goals.append(at_most("publish to answer, p50, s", found["p50"], 2.0))
     if not quick:
-        goals.append(at_least("events a second", found["rate"], 0.95 * rate))
+        goals.append(at_least("events a second", found["rate"], 0.95 * FULL))
     return report("backbone", results, goals)
+
+
+def _whole(spark: Any, folder: Path, seconds: float, rate: int, progress: Progress) -> dict[str, Any]:
+    (folder / "bench.toml").write_text(CONFIGURATION)
+    stocks = "".join(f"s{number},sector{number % 7}\n" for number in range(SYMBOLS))
+    (folder / "stocks.csv").write_text(f"symbol,sector\n{stocks}")
+    progress("the keeper starts")
+    with keeper(folder, 0) as url:
+        return _measured(spark, folder, url, seconds, rate, progress)
 
 
 def _measured(spark: Any, folder: Path, url: str, seconds: float, rate: int, progress: Progress) -> dict[str, Any]:

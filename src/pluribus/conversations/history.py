@@ -11,8 +11,12 @@ The tree depends only on the messages that are there: members that hold the same
 whatever order they came. Answers to a message stand in the order of their writers' clocks. Messages that answer each
 other in a circle, which must be forged, hang below the one with the least identity.
 
-A message is known by its identity. A second message of a known identity is refused (the first counts), and so is a
-message of a writer that has too many gaps: both are forged or damaged.
+A message is known by its identity. A second message of a known identity is refused (the first counts): it is forged or
+damaged.
+
+*Gaps.* Of a writer that leaves very many gaps in its numbers the lowest ``SPANS_MAX`` intervals are kept: a message
+that makes one more is refused if it is above all of them, and else takes the place of the highest interval. So members
+keep the same messages of such a writer, in whatever order they came, and do not ask for the others again and again.
 
 Retention. With more than ``messages_max`` messages or ``bytes_max`` bytes, the oldest messages of the writer that has
 most are forgotten: a writer of a flood loses its own. Forgotten identities stay known, so that they are not asked for
@@ -97,6 +101,8 @@ class History:
         self._children: dict[MessageId, dict[MessageId, None]] = {}
         """By parent: messages that wait for it."""
         self._waiting: dict[MessageId, float] = {}
+        self._evicted: dict[MessageId, None] = {}
+        """Messages that were delivered and gave way to lower ones: they are not delivered again."""
         self._look_at: float | None = None
         self._order: dict[MessageId, None] = {}
         self.bytes = 0
@@ -133,7 +139,7 @@ class History:
         self._of.setdefault(entry.id[0], deque()).append(entry.id)
         self.bytes += entry.size
         parent = entry.parent
-        if parent is not None and (parent not in self or parent in self._waiting):
+        if parent is not None and parent not in self._evicted and (parent not in self or parent in self._waiting):
             self._children.setdefault(parent, {})[entry.id] = None
             self._waiting[entry.id] = now
             if self._look_at is None:
@@ -153,8 +159,55 @@ class History:
         known = self.have.get(entry.id[0])
         if known is None:
             return len(self.have) < WRITERS_MAX
-        beside = entry.id[1] - 1 in known or entry.id[1] + 1 in known
-        return beside or len(known) < SPANS_MAX
+        writer, number = entry.id
+        if len(known) < SPANS_MAX or number - 1 in known or number + 1 in known:
+            return True
+        if number > known.end:
+            return False
+        self._evict(writer)
+        return True
+
+    def _evict(self, writer: int) -> None:
+        """The highest interval of a writer gives way."""
+        first, last = self.have[writer].drop_last()
+        if writer in self.lost:
+            self.lost[writer] = Intervals(self.lost[writer].without([(first, last)]))
+        kept = self._of.pop(writer, deque())
+        for identity in kept:
+            if identity[1] >= first:
+                self._remove(identity)
+        if left := [identity for identity in kept if identity[1] < first]:
+            self._of[writer] = deque(left)
+
+    def _remove(self, identity: MessageId) -> None:
+        entry = self._entries.pop(identity)
+        self.bytes -= entry.size
+        self.refused += 1
+        if self._waiting.pop(identity, None) is None:
+            del self._order[identity]
+            self._evicted[identity] = None
+            if len(self._evicted) > WAITING_MAX:
+                del self._evicted[next(iter(self._evicted))]
+        elif entry.parent is not None:
+            self._children[entry.parent].pop(identity, None)
+            if not self._children[entry.parent]:
+                del self._children[entry.parent]
+
+    def is_full(self, writer: int) -> bool:
+        """True if a writer has as many intervals as are kept."""
+        return writer in self.have and len(self.have[writer]) >= SPANS_MAX
+
+    def wanted(self, offered: dict[int, Intervals]) -> dict[int, Intervals]:
+        """Those of these identities that ``add`` would not refuse."""
+        found: dict[int, Intervals] = {}
+        for writer, numbers in offered.items():
+            if writer in self.have:
+                left = numbers.between(0, self.have[writer].end) if self.is_full(writer) else numbers
+            else:
+                left = numbers if len(self.have) < WRITERS_MAX else Intervals()
+            if left:
+                found[writer] = left
+        return found
 
     def _deliver(self, ready: list[tuple[MessageId, bool]]) -> list[Delivered]:
         """Deliver these messages, then those that waited for them, and so on, without recursion: the chain may have any
@@ -165,7 +218,10 @@ class History:
             self._waiting.pop(identity, None)
             self._order[identity] = None
             self.orphans += orphan
-            found.append(Delivered(entry, orphan))
+            if identity in self._evicted:
+                del self._evicted[identity]
+            else:
+                found.append(Delivered(entry, orphan))
             if self.identities_only and entry.by != self._person:
                 self._lose_body(entry)
             for child in self._children.pop(identity, ()):

@@ -35,13 +35,27 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from enum import StrEnum, auto
+from itertools import pairwise
 
 from ..core.ids import MessageId
-from ..core.intervals import Intervals
+from ..core.intervals import Intervals, Span
 from ..core.ports import Random
 from .history import Delivered, History
 from .typing import Typing
-from .words import Answer, Entry, Request, RoomWord, Said, Writing, add_identity, encode, minus, packed, unpacked
+from .words import (
+    POSITION_MAX,
+    Answer,
+    Entry,
+    Request,
+    RoomWord,
+    Said,
+    Writing,
+    add_identity,
+    encode,
+    minus,
+    packed,
+    unpacked,
+)
 
 BACK_OFF_S = 0.3
 """Counting begins at a random part of this."""
@@ -62,6 +76,8 @@ WANTED_MAX = 65_536
 """Intervals of messages that others have and this member asks for; further ones are offered again by summaries."""
 EARLY_ANSWERS_MAX = 64
 OVERHEAD_BYTES = 96
+WRITER_BYTES, SPAN_BYTES = 10, 20
+"""What a writer and an interval take in a word, at most about."""
 EVERYBODY = (1 << 63) - 1
 
 
@@ -245,7 +261,9 @@ class Synchronising:
         have, lost = unpacked(request.have), unpacked(request.lost)
         asked = (asker, request.part)
         mine = {w: numbers for w, numbers in self.history.have.items() if request.low <= w <= request.high}
-        offered = minus(minus(have, lost), mine)
+        if (request.first, request.last) != (0, POSITION_MAX):
+            mine = {w: numbers.between(request.first, request.last) for w, numbers in mine.items()}
+        offered = self.history.wanted(minus(minus(have, lost), mine))
         room = WANTED_MAX - sum(map(len, self._wanted.values()))
         for writer, numbers in offered.items():
             if len(numbers) <= room:
@@ -348,7 +366,7 @@ class Synchronising:
     def _ask(self, now: float) -> None:
         """Ask, if messages are missing, or this member has just begun."""
         missing = minus(self.history.missing(), self._hopeless)
-        self._wanted = minus(self._wanted, self.history.have)
+        self._wanted = self.history.wanted(minus(self._wanted, self.history.have))
         if not (missing or self._wanted or self._first or self._confirm):
             self._vain = 0
             return
@@ -371,26 +389,46 @@ class Synchronising:
             self._ask_by(now + min(RETRY_S * 2**self._vain, RETRY_S_MAX) * (0.5 + self._random.random()))
 
     def _request(self) -> None:
-        """The identities of this member, in as many words as needed: each covers the writers of one range."""
+        """The identities of this member, in as many words as needed: each covers the writers of one range, or some of
+        the numbers of one writer."""
         through(SynchronisingState.INITIAL, "wish", "sent")
         self.number += 1
         self.requests += 1
         have, lost = self.history.have, self.history.lost
-        writers = sorted(have)
-        low, at, part = 0, 0, 0
-        while True:
-            size, end = 0, at
-            while end < len(writers):
-                spans = len(have[writers[end]]) + len(lost.get(writers[end], ()))
-                size += 10 + 20 * spans
-                if end > at and size > self.piece_bytes - OVERHEAD_BYTES:
-                    break
-                end += 1
-            high = EVERYBODY if end >= len(writers) else writers[end] - 1
-            self.out.append(Request(self.number, part, low, high, packed(have, low, high), packed(lost, low, high)))
-            if high == EVERYBODY:
-                return
-            low, at, part = high + 1, end, part + 1
+        for part, (low, high, first, last) in enumerate(self._parts()):
+            about = (packed(have, low, high, first, last), packed(lost, low, high, first, last))
+            self.out.append(Request(self.number, part, low, high, *about, first, last))
+
+    def _parts(self) -> Iterator[tuple[int, int, int, int]]:
+        """Ranges of writers whose identities fit into one word, each with the range of their numbers. A writer that has
+        too many intervals for one word, or as many as are kept, has words of its own."""
+        room = self.piece_bytes - OVERHEAD_BYTES
+        low = size = 0
+        for writer in sorted(self.history.have):
+            spans = len(self.history.have[writer]) + len(self.history.lost.get(writer, ()))
+            weight = WRITER_BYTES + SPAN_BYTES * spans
+            if weight > room or self.history.is_full(writer):
+                if low < writer:
+                    yield low, writer - 1, 0, POSITION_MAX
+                for first, last in self._numbers_of(writer, max(room // (2 * SPAN_BYTES), 1)):
+                    yield writer, writer, first, last
+                low, size = writer + 1, 0
+                continue
+            if size and size + weight > room:
+                yield low, writer - 1, 0, POSITION_MAX
+                low, size = writer, 0
+            size += weight
+        if low <= EVERYBODY:
+            yield low, EVERYBODY, 0, POSITION_MAX
+
+    def _numbers_of(self, writer: int, most: int) -> Iterator[Span]:
+        """Ranges of numbers with at most so many intervals each. If no more intervals are kept, they end where further
+        messages would be refused."""
+        numbers = self.history.have[writer]
+        starts = [0, *[first for first, _ in numbers.spans()[most::most]]]
+        end = min(numbers.end, POSITION_MAX) if self.history.is_full(writer) else POSITION_MAX
+        for start, behind in pairwise([*starts, end + 1]):
+            yield start, behind - 1
 
     def _answer(self, asked: Asked, repository: Repository, now: float) -> None:
         """A few pieces of what is left in the repository."""

@@ -29,6 +29,7 @@ GROUPS_PER_WORD_MAX = 1_024
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Identity = tuple[Number, Position]
+POSITION_MAX = 1 << 62
 COUNTER_MAX = 1 << 40
 Counter = Annotated[int, msgspec.Meta(ge=0, le=COUNTER_MAX)]
 
@@ -79,6 +80,9 @@ class Request(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Identities that the sender does not need: it has them, or had them and does not want them again."""
     lost: Known = []
     """Those of them that it cannot give."""
+    first: Position = 0
+    last: Position = POSITION_MAX
+    """It is about messages with numbers from ``first`` to ``last`` only: of a writer with many gaps."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -180,7 +184,13 @@ def _checked_text(text: str, what: str) -> str:
     return text
 
 
-def packed(known: dict[int, Intervals], low: int = 0, high: int = (1 << 63) - 1) -> list[tuple[int, list[Span]]]:
+def packed(
+    known: dict[int, Intervals], low: int = 0, high: int = (1 << 63) - 1, first: int = 0, last: int = POSITION_MAX
+) -> list[tuple[int, list[Span]]]:
+    """The identities of these writers, with these numbers."""
+    if low == high:
+        numbers = known.get(low, Intervals()).between(first, last)
+        return [(low, numbers.spans())] if numbers else []
     return [(writer, known[writer].spans()) for writer in sorted(known) if low <= writer <= high and known[writer]]
 
 

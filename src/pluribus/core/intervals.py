@@ -104,6 +104,20 @@ class Intervals:
             if first <= last:
                 yield (first, last)
 
+    def between(self, first: int, last: int) -> Intervals:
+        """Those of these numbers that are from ``first`` to ``last``."""
+        found = Intervals()
+        start, stop = bisect_left(self._lasts, first), bisect_right(self._firsts, last)
+        if start < stop:
+            found._firsts, found._lasts = self._firsts[start:stop], self._lasts[start:stop]
+            found._firsts[0] = max(found._firsts[0], first)
+            found._lasts[-1] = min(found._lasts[-1], last)
+        return found
+
+    def drop_last(self) -> Span:
+        """Remove the highest interval."""
+        return self._firsts.pop(), self._lasts.pop()
+
     def join_oldest(self, limit: int) -> bool:
         """Keep to so many intervals: the lowest two become one, with the numbers between them. True if that was
         done."""

@@ -10,7 +10,7 @@ keeps topics as Parquet and plays them back, on ``landing`` (tables that are fil
 (those of Spark's own sink), ``files`` (local ones and others), ``archived`` (what topics forgot) and ``retention``
 (that waits for an archive). ``backbone`` is a whole pipeline from raw events to answers, from one file. ``traced``
 makes histories of the files of ``connect(trace=)``, ``daemon`` is the process from which workers are forked,
-``dealing`` the job of the dealing room.
+``class_archive`` lets Java start sooner.
 
 Nothing of Spark is loaded before it is used, and nothing of Spark is imitated here.
 """

@@ -31,6 +31,8 @@ ENVELOPE_NAMES = ("topic", "offset", "id", "sender", "time", "parent", "headers"
 RESERVED = (*ENVELOPE_NAMES, "kind", "body", "reason")
 """All other columns are fields of the body."""
 POISON = ("fail", "skip", "aside")
+PACKED = "packed"
+"""The column of packed batches."""
 
 
 def envelope_fields() -> StructType:
@@ -42,6 +44,13 @@ def envelope_fields() -> StructType:
     for name, kind in zip(ENVELOPE_NAMES, kinds, strict=True):
         found = found.add(name, kind)
     return found
+
+
+def packed_fields() -> StructType:
+    """Of tables of packed batches."""
+    from pyspark.sql.types import BinaryType, LongType, StringType, StructType
+
+    return StructType().add("topic", StringType()).add("offset", LongType()).add(PACKED, BinaryType())
 
 
 def told_fields() -> dict[str, DataType]:

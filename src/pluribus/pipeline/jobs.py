@@ -49,6 +49,7 @@ where the one before ended."""
 BEGIN_S = 30.0
 """How long the next query waits for the one before, for its sources or its first micro-batch."""
 
+POOL = "spark.scheduler.pool"
 TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
 
@@ -83,11 +84,13 @@ class Job:
         function: Callable[..., Any] | None = None,
         status: Status | None = None,
         one_by_one: bool = False,
+        events: Mapping[str, Callable[[int], int]] | None = None,
     ) -> None:
         """``checkpoint`` is a folder, or a URI that Spark's Hadoop client takes. ``status`` is fed with progress.
 
         Queries start in their order: sources that all begin at once wait for each other. ``one_by_one``: each is made
         and started when the one before has done its first micro-batch, which is the slowest, or has nothing to do.
+        ``events`` says, of queries whose rows are not events, how many of these a micro-batch had.
         """
         self._spark = spark
         self._path = Path(path)
@@ -95,6 +98,7 @@ class Job:
         self._checkpoint = str(checkpoint)
         self._status = status
         self._one_by_one = one_by_one
+        self._events = events or {}
         self._options = dict(options)
         self._stopping = threading.Event()
         self._seen: dict[str, int] = {}
@@ -162,7 +166,8 @@ class Job:
         writer = writer.queryName(name).option("checkpointLocation", below(self._checkpoint, name))
         self.metrics.setdefault(name, {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0})
         try:
-            self.queries[name] = (writer.trigger(availableNow=True) if once else writer).start()
+            with _pool(self._spark, name):
+                self.queries[name] = (writer.trigger(availableNow=True) if once else writer).start()
         except PySparkException as error:
             raise JobFailed(f"the query {name!r} cannot be started: {_words(error)}") from None
 
@@ -205,8 +210,10 @@ class Job:
     def _look(self, progress: Progress) -> None:
         """Report every micro-batch since the last look, and add it up."""
         for name, query in self.queries.items():
-            for told in query.recentProgress:
+            for told in map(dict, query.recentProgress):
                 batch = int(told["batchId"])
+                if name in self._events and told["sources"]:
+                    told["sources"] = [{**told["sources"][0], "numInputRows": self._events[name](batch)}]
                 if self._status is not None:
                     self._status.feed(name, told)
                 rows = sum(source["numInputRows"] for source in told["sources"])  # the sum that Connect leaves out
@@ -259,6 +266,21 @@ def of_this_thread(spark: SparkSession) -> None:
     java: Any = spark
     if getattr(java, "_jvm", None) is not None:  # none through a Connect server
         java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
+
+
+@contextmanager
+def _pool(spark: SparkSession, name: str) -> Iterator[None]:
+    """A query that starts meanwhile has its tasks in a pool of its own."""
+    if getattr(spark, "_jsc", None) is None:  # through a Connect server
+        yield
+        return
+    context = spark.sparkContext
+    before = context.getLocalProperty(POOL)
+    context.setLocalProperty(POOL, name)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(POOL, before)  # type: ignore[arg-type]
 
 
 def below(place: str, name: str) -> str:

@@ -22,15 +22,24 @@ from ..core.errors import BadInput, BadTopic
 from ..filters import parse
 from ..pubsub.topics import ONE, REST, levels_of, matches
 from ..runtime.clients.log_client import LogClient
-from .columns import POISON, RESERVED, checked_schema, envelope_fields, import_type, named_fields, spark_fields
+from .columns import (
+    POISON,
+    RESERVED,
+    checked_schema,
+    envelope_fields,
+    import_type,
+    named_fields,
+    packed_fields,
+    spark_fields,
+)
 from .queue_source import message_fields
-from .tables import Shape
+from .tables import PackedShape, Shape
 from .trace_source import trace_fields
 
 OPTIONS = (
     *("url", "trace", "topic", "topics", "regex", "type", "fields", "columns", "where", "start", "stop", "rows"),
     *("rows_min", "wait", "bytes", "parts", "parts_min", "part_rows", "gaps", "poison", "writer", "batch", "foreign"),
-    *("lease", "archive", "queue", "reader", "dead"),
+    *("lease", "archive", "queue", "reader", "dead", "packed"),
 )
 OF_SPARK = (
     *("path", "checkpointlocation", "queryname", "provider", "owner", "location", "comment", "collation", "external"),
@@ -104,10 +113,14 @@ class Settings:
         self.where = self.given.get("where", "")
         self.archive = self.given.get("archive", "")
         self.gaps = self._choice("gaps", ("fail", "skip"))
+        self.packed = self._choice("packed", ("false", "true")) == "true"
         self.poison = self._choice("poison", POISON)
         if self.where:
             parse(self.where)
         self._pattern = _regex(self.given["regex"]) if "regex" in self.given else None
+        opened = [name for name in ("type", "fields", "columns", "poison", "trace", "queue") if name in self.given]
+        if self.packed and opened:
+            raise BadInput(f"packed batches are not looked into: leave out packed, or the option {opened[0]!r}")
         named = [name for name in ("topic", "topics", "regex") if name in self.given]
         if len(named) > 1:
             raise BadInput(f"options {' and '.join(named)} both say which topics: leave one of them out")
@@ -194,7 +207,11 @@ class Settings:
     def schema(self) -> StructType:
         """Of a table of the catalog every column carries the options, because Spark 4.3 keeps the columns of such a
         table and not its options."""
-        found = self._chosen(self._of_messages() if self.queue else trace_fields() if self.trace else self._of_events())
+        if self.packed:
+            found = packed_fields()
+        else:
+            whole = self._of_messages() if self.queue else trace_fields() if self.trace else self._of_events()
+            found = self._chosen(whole)
         if self._of_table:
             told = {METADATA: json.dumps(self.given)}
             found = StructType([StructField(one.name, one.dataType, one.nullable, told) for one in found.fields])
@@ -234,6 +251,8 @@ class Settings:
 
     def shape(self, schema: StructType) -> Shape:
         """Of the schema that the options make, or of one that ``.schema()`` was given."""
+        if self.packed:
+            return PackedShape(packed_fields(), schema)
         fields = [name for name in checked_schema(schema).names if name not in RESERVED]
         return Shape(schema, fields, self.poison)
 

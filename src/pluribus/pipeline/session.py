@@ -7,7 +7,6 @@ chooses the driver's address, by the host's name, unless a setting says otherwis
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -19,13 +18,12 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, MissingExtra, Unreachable
-from .class_archive import java_options
+from . import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_MEMORY = "4g"
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOOPBACK = "127.0.0.1"
 
 
@@ -52,8 +50,6 @@ def open_session(master: str = "local[*]", app: str = "pluribus", **settings: An
         _need_java()
         builder = SparkSession.builder.master(master)
         wanted = {**defaults(master), **wanted}
-        if "ArchiveClassesAtExit" not in wanted.get(JAVA_OPTIONS, "") and (classes := java_options()):
-            wanted[JAVA_OPTIONS] = f"{classes} {wanted.get(JAVA_OPTIONS, '')}".strip()
     else:
         raise BadInput(f"there is no engine {master!r}: use {MASTERS}")
     if is_here(master):
@@ -62,7 +58,7 @@ def open_session(master: str = "local[*]", app: str = "pluribus", **settings: An
     for name, value in wanted.items():
         builder = builder.config(name, value)
     try:
-        with _interrupts_kept(), _deaf_children():
+        with _interrupts_kept(), _deaf_children(), class_archive.in_use():
             opened = builder.appName(app).getOrCreate()
         _quieten_accumulators()
         _register(opened)
@@ -230,6 +226,8 @@ def defaults(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Standing queries take turns (``jobs.py``): a long task of one does not hold back all tasks of the others.
+        "spark.scheduler.mode": "FAIR",
     }
     if is_here(master):
         found["spark.driver.host"] = found["spark.driver.bindAddress"] = LOOPBACK
@@ -251,8 +249,7 @@ def _register(spark: SparkSession) -> None:
 
 
 def _need_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    if not (home and os.access(os.path.join(home, "bin", "java"), os.X_OK)) and shutil.which("java") is None:
+    if class_archive.java() is None:
         raise MissingExtra(
             "Spark needs Java 17 or newer: install it, e.g. 'apt-get install openjdk-17-jre-headless' as root, "
             "or set JAVA_HOME"

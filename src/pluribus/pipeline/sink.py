@@ -30,7 +30,7 @@ Rows: a column that has a name and a type of the envelope is of the envelope: ``
 ``id``, ``sender``, ``time``, ``parent``, ``headers``; where it is null, or not there, the event gets its own.
 ``offset`` is left out, because the log gives it. The body is a column ``body`` of bytes or text, with its ``kind``
 beside it if it is neither; or all other columns are the fields of a dictionary. So a table that was read can be written
-as it is.
+as it is. A table with the one column ``packed`` is of packed batches, which name their topics and go out as they are.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from zlib import crc32
 
 import msgspec
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import DataType, MapType, StringType, StructType
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType
 
 from ..core.errors import BadInput, Unavailable
 from ..core.ids import MessageId
-from ..pubsub.durable.batch import pack, pack_columns
+from ..pubsub.durable.batch import head_of, pack, pack_columns, topic_of
 from ..pubsub.durable.commands import Stage
 from ..pubsub.durable.stages import KEEP_WRITER_S
 from ..runtime.clients.log_client import LogClient
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
-from .columns import kind_of_name, told_fields
+from .columns import PACKED, kind_of_name, told_fields
 from .options import Settings
 
 LEASE_S = 3_600.0
@@ -96,6 +96,10 @@ class _Writing:
             raise BadInput(f"option foreign={foreign!r} is none of {', '.join(FOREIGN)}: choose one of them")
         self._anew = foreign == "begin"
         self._keep_s = KEEP_WRITER_S
+        # With a topic it would be a field like any other; without one, nothing else can be meant.
+        self._packed = schema.names == [PACKED] and schema[PACKED].dataType == BinaryType() and not self._topic
+        if self._packed:
+            return
         self._whole = "body" in schema.names
         self._envelope = frozenset(name for name in schema.names if _of_envelope(name, schema[name].dataType))
         if not self._whole:
@@ -130,13 +134,24 @@ class _Writing:
 
     def _stages(self, batches: Iterable[Any], batch_id: int, staged: Staged, log: int) -> Iterator[Stage]:
         """Rows of topics of one log; counts in ``staged`` what it gives."""
-        session, lease_us, rows = uuid.uuid4().int >> 65 or 1, int(self._lease_s * 1e6), 0
-        for some in (one for batch in batches for topic_rows in self._by_topic(batch, log) for one in _cut(topic_rows)):
-            at = _now_us()
-            packed = some.packed(session, rows + 1, at)
+        lease_us = int(self._lease_s * 1e6)
+        for packed in self._as_they_are(batches, log) if self._packed else self._made(batches, log):
             where = (self.writer_name, batch_id, staged.attempt, staged.parts[log])
-            yield Stage(*where, at, lease_us, packed, staged.query, self._anew)
+            yield Stage(*where, _now_us(), lease_us, packed, staged.query, self._anew)
             staged.parts[log] += 1
+
+    def _as_they_are(self, batches: Iterable[Any], log: int) -> Iterator[bytes]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                if packed is None:
+                    raise BadInput("a row has no packed batch: leave such rows out")
+                if self._logs == 1 or log_of(topic_of(packed, head_of(packed)).decode(), self._logs) == log:
+                    yield packed
+
+    def _made(self, batches: Iterable[Any], log: int) -> Iterator[bytes]:
+        session, rows = uuid.uuid4().int >> 65 or 1, 0
+        for some in (one for batch in batches for topic_rows in self._by_topic(batch, log) for one in _cut(topic_rows)):
+            yield some.packed(session, rows + 1, _now_us())
             rows += some.count
 
     def _by_topic(self, batch: Any, log: int) -> Iterator[Bodies]:

@@ -10,6 +10,7 @@ Options:
     type         ``module:Class`` of the bodies: one column a field; or
     fields       the fields by name, as ``price double, symbol string``; without both, the body is bytes
     columns      only these columns, as ``time,price``; without any of the body, keepers send none
+    packed       ``true``: one row a packed batch, as its publisher packed it, with its topic and first offset
     where        a condition on bodies, which the keepers apply
     start, stop  ``earliest``, ``latest``, an offset, or a time as ``2026-11-15T13:00:00``; ``stop`` for batches; or
                  JSON with one of these for each topic, ``{"stocks/ibm": 100, "stocks/#": "earliest"}``

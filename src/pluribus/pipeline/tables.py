@@ -22,7 +22,7 @@ from ..core.errors import BadInput
 from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, StoredBatch, StoredExtra, latest_of, pack
 from ..runtime.clients.log_client import Range
 from ..wire.bodies import BYTES, DATA, array_header
-from .columns import arrow_schema, name_of_kind
+from .columns import PACKED, arrow_schema, name_of_kind
 from .heaps import Heap, Piece
 
 if TYPE_CHECKING:
@@ -133,6 +133,10 @@ class Shape:
             for number, name in enumerate(self.fields)
         }
 
+    def fields_of(self, batches: Sequence[StoredBatch]) -> tuple[dict[str, Any], list[str | None]]:
+        """As ``decoded``, of the events of packed batches."""
+        return self._decoded(batches, None)
+
     def _decoded(self, batches: Sequence[StoredBatch], heap: Heap | None) -> tuple[dict[str, Any], list[str | None]]:
         """The columns of the fields, and the reason of each event that has none; no reasons if all have them."""
         kinds = {heap.kind} if heap is not None else {batch.kind for batch in batches}
@@ -190,6 +194,44 @@ class Shape:
 
     def _said(self) -> str:
         return ", ".join(f"{name} {self._schema[name].dataType.simpleString()}" for name in self.fields)
+
+
+class PackedShape(Shape):
+    """Packed batches as rows, one each: nobody looks into them."""
+
+    def __init__(self, schema: StructType, given: StructType) -> None:
+        super().__init__(schema, (), "fail")
+        if given.names != schema.names:
+            raise BadInput(f"a table of packed batches has the columns {', '.join(schema.names)}: leave out .schema()")
+
+    @property
+    def needs_bodies(self) -> bool:
+        return True
+
+    def table(self, batches: Sequence[StoredBatch]) -> Any:
+        return self._rows([(one.topic, one.offset, one.data) for one in batches])
+
+    def table_of_many(self, ranges: Sequence[Range], pieces: Sequence[Piece]) -> Any:
+        rows = []
+        for number, at, packed in pieces:
+            topic, start, stop = ranges[number]
+            batch = StoredBatch(packed, at).cut(start, stop)
+            rows.append((topic, batch.offset, batch.data))
+        return self._rows(rows)
+
+    def _rows(self, rows: Sequence[tuple[str, int, bytes]]) -> Any:
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), self._arrow, strict=True)],
+            schema=self._arrow,
+        )
+
+
+def unpacked(rows: Any) -> list[StoredBatch]:
+    """The batches of an Arrow record batch that has such rows."""
+    offsets, packed = (rows.column(rows.schema.names.index(name)).to_pylist() for name in ("offset", PACKED))
+    return [StoredBatch(data, offset) for offset, data in zip(offsets, packed, strict=True)]
 
 
 _MADE = ("_row_decode", "_patient_decode", "_arrow")

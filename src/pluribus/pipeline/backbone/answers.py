@@ -78,13 +78,18 @@ def groups(configuration: Configuration) -> list[Group]:
     return found
 
 
-def clean_events(spark: SparkSession, configuration: Configuration, silver: Silver, **options: str) -> DataFrame:
-    """The stream of a silver table: envelope, levels and fields, under the topics of the raw events."""
+def clean_events(
+    spark: SparkSession, configuration: Configuration, silver: Silver, envelope: Sequence[str] = (), **options: str
+) -> DataFrame:
+    """The stream of a silver table: envelope (all of it, or these columns), levels and fields, under the topics of the
+    raw events."""
     from pyspark.sql import functions as F
 
     register(spark)
     named = {"type": silver.type} if silver.type else {"fields": silver.fields}
     source = spark.readStream.format("pluribus").options(url=configuration.url, start="earliest", **named, **options)
+    if envelope:
+        source = source.option("columns", ",".join([*envelope, *body_fields(silver.fields, silver.type).names]))
     # A pattern with the prefix in front matches the clean topics of just this table.
     pattern = configuration.prefix("silver") + silver.topics
     watched = f"{pattern}/#" if is_channel(pattern) else pattern
@@ -103,7 +108,7 @@ def shaped(events: DataFrame, silver: Silver, prefix: str = "") -> DataFrame:
     # Beyond the end of an array is null, not an error.
     levels = {name: F.get(parts, F.lit(level - 1)) for name, level in silver.levels.items()}
     fields = body_fields(silver.fields, silver.type).names
-    kept = ["topic", "offset", "id", "sender", "time", "headers"]
+    kept = [name for name in ("topic", "offset", "id", "sender", "time", "headers") if name in events.columns]
     return events.withColumns({**levels, "topic": topic}).select(*kept, *levels, *fields)
 
 
@@ -314,10 +319,12 @@ def _arrow() -> Any:
 def query(spark: SparkSession, configuration: Configuration, group: Group, begin: bool = False) -> Any:
     """The standing query of a group, not started; to ``begin`` anew, though keepers remember another state."""
     opened: dict[str, DataFrame] = {}
+    # What no answer has need not be read. Of ``last``, whole events are the state, which stays as it is.
+    envelope = () if group.mode == "update" else ("topic", "offset", "sender", "time")
 
     def tables(name: str) -> DataFrame:
         if name not in opened:
-            opened[name] = clean_events(spark, configuration, configuration.silver_of(name))
+            opened[name] = clean_events(spark, configuration, configuration.silver_of(name), envelope)
         return opened[name]
 
     branches = []

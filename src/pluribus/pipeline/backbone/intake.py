@@ -1,11 +1,11 @@
 """The intake: raw events of durable topics become clean ones and dead ones, each once, and are counted.
 
-One standing query reads the topics of all silver tables. A micro-batch is judged in executors (``verdicts.py``), kept
-in memory, and:
+One standing query reads the topics of all silver tables, in the packed batches in which they lie. A micro-batch is
+judged in executors (``verdicts.py``, ``sorting.py``), kept in memory with its verdicts, and:
 
 1. duplicates are found: of good events with the same key, in this batch or in a batch before within ``late``, the first
    one is good;
-2. verdicts are counted, and the batch's entry of the report is prepared (``report.py``);
+2. counts are added up, and the batch's entry of the report is prepared (``report.py``);
 3. good events are published to ``NAME/silver/TOPIC``, dead ones to ``NAME/dead/TOPIC`` with rule and reason in their
    headers, in one commit of one writer, so all of it or nothing;
 4. the entry is done.
@@ -22,18 +22,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
 from ...pubsub.topics import is_channel
 from ...runtime.clients.log_client import LogClient
+from ..columns import PACKED
 from ..files import Files
-from ..landing import day_of, query_of
+from ..landing import query_of
 from ..source import register
-from .configuration import BODY, Configuration
+from .configuration import Configuration
 from .report import Entry, Report, rows_of
-from .verdicts import DEAD, DUPLICATE, GOOD, NEVER_US, Judge, judged_fields
+from .sorting import Copier, Sorter, Tallier, copy_fields, counted, sorted_fields, tally_fields
+from .verdicts import GOOD, NEVER_US
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,8 +44,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SEEN_FOLD = 16
+EVENTS_REMEMBERED = 100
+"""Micro-batches of which the number of events is remembered, for progress."""
 SEEN = "table string, key binary, time timestamp"
-WRITTEN = ("topic", "id", "sender", "time", "parent", "headers", "kind", "body")
 
 
 def events_of(spark: SparkSession, url: str, patterns: Sequence[str], **options: str) -> DataFrame:
@@ -91,17 +95,23 @@ class Intake:
         self.report = Report(files)
         self.writer = f"{configuration.name} intake"
         self._keyed = [silver for silver in configuration.silver if silver.unique]
+        self._events: deque[tuple[int, int]] = deque(maxlen=EVENTS_REMEMBERED)
+        """By micro-batch."""
 
     def query(self) -> Any:
-        """The standing query, not started."""
+        """The standing query, not started. A row is a packed batch."""
         from pyspark.sql import functions as F
 
         configuration = self._configuration
         patterns = [silver.topics for silver in configuration.silver]
-        limits = {"rows": str(configuration.rows), "gaps": configuration.gaps}
+        limits = {"rows": str(configuration.rows), "gaps": configuration.gaps, "packed": "true"}
         events = events_of(self._spark, configuration.url, patterns, **limits)
         named = events.withColumn("table", table_of(configuration, F.col("topic")))
         return configuration.paced(named.where(F.col("table").isNotNull()).writeStream.foreachBatch(self.handle))
+
+    def events(self, number: int) -> int:
+        """How many events a recent micro-batch had; 0 if that is not known."""
+        return dict(self._events).get(number, 0)
 
     def handle(self, events: DataFrame, number: int) -> None:
         query = query_of(self._spark)
@@ -113,16 +123,16 @@ class Intake:
             )
         if number <= before.number or self._published_before(number, query):
             return
-        schema = judged_fields(events.schema)
-        judge = Judge(tuple(self._configuration.silver), dict(before.watermarks_us), schema, time.time())
-        judged = events.mapInArrow(judge.judged, schema).persist()
+        sorter = Sorter(tuple(self._configuration.silver), dict(before.watermarks_us), time.time())
+        found = events.mapInArrow(sorter.sort, sorted_fields()).persist()
         try:
-            entry, clean = self._counted(judged, Entry(number, query, self._run))
+            entry, again = self._counted(found, Entry(number, query, self._run))
+            self._events.append((number, sum(row.read for row in entry.rows)))
             self.report.prepare(entry)
-            self._publish(clean, number)
+            self._publish(found.where("tallies IS NULL"), again, number)
             self.report.commit(entry)
         finally:
-            judged.unpersist()
+            found.unpersist()
         self._forget_keys(entry)
 
     def _published_before(self, number: int, query: str) -> bool:
@@ -136,34 +146,33 @@ class Intake:
         self.report.commit(entry)
         return True
 
-    def _counted(self, judged: DataFrame, entry: Entry) -> tuple[Entry, DataFrame]:
-        from pyspark.sql import functions as F
-
+    def _counted(self, found: DataFrame, entry: Entry) -> tuple[Entry, dict[str, list[int]]]:
+        """The entry filled in, and the offsets of duplicates by topic."""
+        told = found.where("tallies IS NOT NULL").select("tallies")
+        events = found.where("tallies IS NULL")
+        tallies = counted([row["tallies"] for row in told.collect()])
+        again: dict[str, list[int]] = {}
         if self._keyed:
-            judged = self._without_duplicates(judged)
-        day = day_of("time").alias("day")
-        grouped = judged.groupBy("table", "topic", day, "verdict", "rule").agg(
-            F.count("*").alias("rows"),
-            F.min("offset").alias("least"),
-            F.max("offset").alias("most"),
-            F.max(F.unix_micros("time")).alias("newest"),
-        )
-        counted = [row.asDict() for row in grouped.collect()]
+            keyed = events.where("keys IS NOT NULL")
+            again = self._again(keyed)
+            if again:
+                told = events.mapInArrow(Tallier(again).tally, tally_fields())
+                tallies = counted([row["tallies"] for row in told.collect()])
         before = self.report.summary
-        entry.rows, entry.next = rows_of(self._run, counted, before.next)
-        for one in counted:
+        entry.rows, entry.next = rows_of(self._run, tallies, before.next)
+        for one in tallies:
             if one["rule"]:
                 name = f"{one['table']}/{one['rule']}"
                 entry.rules[name] = entry.rules.get(name, 0) + one["rows"]
         late_us = {silver.name: int(silver.late_s * 1e6) for silver in self._configuration.silver}
         for table in late_us:
-            newest = [one["newest"] for one in counted if one["table"] == table and one["verdict"] == GOOD]
+            newest = [one["newest"] for one in tallies if one["table"] == table and one["verdict"] == GOOD]
             if newest:
                 known = before.watermarks_us.get(table, NEVER_US)
                 entry.watermarks_us[table] = max(known, max(newest) - late_us[table])
         if self._keyed:
-            self._remember_keys(judged, entry)
-        return entry, judged
+            self._remember_keys(keyed, again, entry)
+        return entry, again
 
     # Duplicates.
 
@@ -180,42 +189,42 @@ class Intake:
                 found = found.where((F.col("table") != silver.name) | (F.col("time") >= since))
         return found
 
-    def _without_duplicates(self, judged: DataFrame) -> DataFrame:
+    def _again(self, keyed: DataFrame) -> dict[str, list[int]]:
         """Sorting all keys would cost most of a micro-batch. So keys are counted by their hash first, which takes one
         pass, and only keys with a hash that is there more than once are compared."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         before = self.report.summary
-        ours = judged.where(F.col("key").isNotNull()).select("table", "key", "time", "topic", "offset")
-        old = self._seen(before.seen, before.watermarks_us).select(
-            "table", "key", "time", F.lit("").alias("topic"), F.lit(-1).cast("long").alias("offset")
-        )
+        old = self._seen(before.seen, before.watermarks_us)
         hashed = F.xxhash64("table", "key").alias("hash")
-        counted = ours.select(hashed).unionByName(old.select(hashed)).groupBy("hash").count()
+        keys = keyed.select("table", F.explode("keys").alias("key")).select(hashed)
+        counted = keys.unionByName(old.select(hashed)).groupBy("hash").count()
         several = [(row["hash"],) for row in counted.where("count > 1").collect()]
         if not several:
-            return judged
+            return {}
         doubtful = F.broadcast(self._spark.createDataFrame(several, "hash long"))
-        both = ours.unionByName(old).withColumn("hash", hashed).join(doubtful, "hash", "left_semi")
+        old = old.select("table", "key", "time", F.lit("").alias("topic"), F.lit(-1).cast("long").alias("offset"))
+        both = _one_by_one(keyed).unionByName(old).withColumn("hash", hashed).join(doubtful, "hash", "left_semi")
         # What was seen before stands first, so that it is the one that stays.
         order = Window.partitionBy("table", "key").orderBy(
             (F.col("offset") >= 0).cast("int"), "time", "topic", "offset"
         )
         again = both.withColumn("place", F.row_number().over(order)).where("place > 1 AND offset >= 0")
-        found = [(row["topic"], row["offset"]) for row in again.select("topic", "offset").collect()]
-        if not found:
-            return judged
-        marked = self._spark.createDataFrame(found, "again_topic string, again_offset long")
-        same = (F.col("topic") == F.col("again_topic")) & (F.col("offset") == F.col("again_offset"))
-        beside = judged.join(F.broadcast(marked), same, "left")
-        verdict = F.when(F.col("again_topic").isNotNull(), F.lit(DUPLICATE)).otherwise(F.col("verdict"))
-        return beside.withColumn("verdict", verdict).drop("again_topic", "again_offset")
+        found: dict[str, list[int]] = {}
+        for row in again.select("topic", "offset").collect():
+            found.setdefault(row["topic"], []).append(row["offset"])
+        return found
 
-    def _remember_keys(self, judged: DataFrame, entry: Entry) -> None:
+    def _remember_keys(self, keyed: DataFrame, again: Mapping[str, Sequence[int]], entry: Entry) -> None:
         from pyspark.sql import functions as F
 
-        keys = judged.where((F.col("verdict") == GOOD) & F.col("key").isNotNull()).select("table", "key", "time")
+        rows = _one_by_one(keyed)
+        if again:
+            marks = [(topic, offset) for topic, offsets in again.items() for offset in offsets]
+            marked = self._spark.createDataFrame(marks, "topic string, offset long")
+            rows = rows.join(F.broadcast(marked), ["topic", "offset"], "left_anti")
+        keys = rows.select("table", "key", "time")
         kept = list(self.report.summary.seen)
         if len(kept) + 1 >= SEEN_FOLD:
             watermarks_us = {**self.report.summary.watermarks_us, **entry.watermarks_us}
@@ -232,29 +241,18 @@ class Intake:
 
     # Publishing.
 
-    def _publish(self, judged: DataFrame, number: int) -> None:
-        from pyspark.sql import functions as F
-
-        dead = F.col("verdict") == DEAD
-        prefix = F.when(dead, F.lit(self._configuration.prefix("dead"))).otherwise(
-            F.lit(self._configuration.prefix("silver"))
-        )
-        told = {"table": "table", "rule": "rule", "reason": "reason", "offset": "offset", "kind": "kind"}
-        pairs = [part for name, column in told.items() for part in (F.lit(name), F.col(column).cast("string"))]
-        none = F.create_map().cast("map<string,string>")
-        # An event that is sent round again may come back with headers of these names.
-        others = F.map_filter(F.coalesce(F.col("headers"), none), lambda name, _: ~name.isin(*told))
-        headers = F.when(dead, F.map_concat(others, F.create_map(*pairs)))
-        written = judged.where(F.col("verdict").isin(GOOD, DEAD)).select(
-            F.concat(prefix, F.col("topic")).alias("topic"),
-            "id",
-            "sender",
-            "time",
-            "parent",
-            headers.otherwise(F.col("headers")).alias("headers"),
-            # A body that does not decode cannot be written as anything but bytes.
-            F.when(dead & (F.col("rule") == BODY), F.lit("bytes")).otherwise(F.col("kind")).alias("kind"),
-            "body",
-        )
+    def _publish(self, events: DataFrame, again: Mapping[str, Sequence[int]], number: int) -> None:
+        clean, dead = (self._configuration.prefix(what) for what in ("silver", "dead"))
+        rows = events.select("table", "topic", "offset", PACKED, "verdicts", "broken")
+        written = rows.mapInArrow(Copier(clean, dead, again).copy, copy_fields())
         sink = written.write.format("pluribus").options(url=self._configuration.url, writer=self.writer)
         sink.option("batch", str(number)).option("foreign", self._foreign).mode("append").save()
+
+
+def _one_by_one(keyed: DataFrame) -> DataFrame:
+    """Keys as rows, each with the time and place of its event."""
+    from pyspark.sql import functions as F
+
+    rows = keyed.select("table", "topic", F.explode(F.arrays_zip("keys", "offsets", "times")).alias("one"))
+    key, offset = F.col("one.keys").alias("key"), F.col("one.offsets").alias("offset")
+    return rows.select("table", key, F.timestamp_micros("one.times").alias("time"), "topic", offset)

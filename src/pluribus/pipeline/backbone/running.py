@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_S = 2.0
+ARROW_BYTES = 32 << 20
+"""How much goes to a Python worker at once, about."""
 NOTE_S = 1.0
 """The status is written at most this often."""
 Progress = Callable[[dict[str, Any]], object]
@@ -62,6 +64,8 @@ class Backbone:
                 "a backbone needs a driver of its own, and a Connect server has it elsewhere: use --master local[N], "
                 "or a cluster's address"
             )
+        # A row is a packed batch, so it may be large, and thousands of them would be more than Arrow takes at once.
+        spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(ARROW_BYTES))
         self._spark = spark
         self.configuration = configuration
         self.run_name = run or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}"
@@ -162,7 +166,8 @@ class Backbone:
     def _a_job(self, queries: dict[str, Callable[[], Any]]) -> Job:
         checkpoint = self._files.under("checkpoint")
         name, status = self.configuration.name, self._status
-        return Job(self._spark, name, checkpoint, {}, lambda *_: queries, status, one_by_one=True)
+        events = {"intake": self.intake.events, "tiers": self.tiers.events}
+        return Job(self._spark, name, checkpoint, {}, lambda *_: queries, status, one_by_one=True, events=events)
 
     def _standing(self, until: float | None, queries: dict[str, Any], progress: Progress | None) -> None:
         compaction = self.tiers.compacting()

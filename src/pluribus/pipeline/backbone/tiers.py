@@ -18,16 +18,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..columns import envelope_fields
-from ..decoding import body_fields, decode
+from ...pubsub.durable.batch import StoredBatch
+from ..columns import PACKED, arrow_schema, envelope_fields, packed_fields
+from ..decoding import body_fields
 from ..landing import COMPACTOR, Landing, day_of, query_of, without
 from ..retention import Retention
+from ..tables import Shape, unpacked
 from .answers import GOLD_HEADER, answer_fields, answer_patterns, shaped
 from .configuration import Configuration, Gold, Silver, seconds, time_of
-from .intake import events_of, table_of
+from .intake import EVENTS_REMEMBERED, events_of, table_of
+from .sorting import EVENTS_A_LOOK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,9 +47,9 @@ COMPACT_EVERY_S = 60.0
 
 
 def bronze_fields() -> StructType:
-    from pyspark.sql.types import BinaryType, StringType
+    from pyspark.sql.types import StringType
 
-    return envelope_fields().add("kind", StringType()).add("body", BinaryType()).add("day", StringType())
+    return raw_fields().add("day", StringType())
 
 
 class Tiers:
@@ -61,6 +66,8 @@ class Tiers:
         self._fields: dict[str, StructType] = {}
         retain, topics = configuration.tiers.retain, [one.topics for one in configuration.silver]
         self._retention = Retention(configuration.url, topics, seconds(retain)) if retain else None
+        self._events: deque[tuple[int, int]] = deque(maxlen=EVENTS_REMEMBERED)
+        """By micro-batch."""
         self._stopping = threading.Event()
 
     def all(self) -> dict[str, Landing]:
@@ -76,37 +83,43 @@ class Tiers:
     # The standing query.
 
     def query(self) -> Any:
+        """Not started. A row is a packed batch."""
         from pyspark.sql import functions as F
 
         configuration = self._configuration
         clean, dead = configuration.prefix("silver"), configuration.prefix("dead")
         patterns = [*(one.topics for one in configuration.silver), f"{clean}#", f"{dead}#"]
-        limits = {"rows": str(10 * configuration.rows), "gaps": configuration.gaps}
+        limits = {"rows": str(10 * configuration.rows), "gaps": configuration.gaps, "packed": "true"}
         patterns += answer_patterns(configuration)
         events = events_of(self._spark, configuration.url, patterns, **limits)
-        topic, gold = F.col("topic"), F.col("headers")[GOLD_HEADER]
+        topic = F.col("topic")
         tier = F.when(topic.startswith(clean), F.lit("silver")).when(topic.startswith(dead), F.lit("dead"))
         raw = table_of(configuration, topic)
-        tier = tier.when(raw.isNotNull(), F.lit("bronze")).when(gold.isNotNull(), F.lit("gold"))
+        tier = tier.when(raw.isNotNull(), F.lit("bronze")).otherwise(F.lit("gold"))
         behind = F.substring(topic, len(clean) + 1, 1 << 20)
-        table = F.when(tier == "silver", table_of(configuration, behind)).when(tier == "gold", gold)
-        tagged = events.withColumns({"tier": tier, "table": table}).where(F.col("tier").isNotNull())
+        table = F.when(tier == "silver", table_of(configuration, behind))
+        tagged = events.withColumns({"tier": tier, "table": table})
         return tagged.writeStream.foreachBatch(self.handle).trigger(processingTime=configuration.tiers.every)
+
+    def events(self, number: int) -> int:
+        """How many events a recent micro-batch had; 0 if that is not known."""
+        return dict(self._events).get(number, 0)
 
     def handle(self, events: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
-        kept = events.withColumn("day", day_of("time")).persist()
+        kept = events.mapInArrow(by_gold, tagged_fields()).persist()
         try:
             found = kept.groupBy("tier", "table", "topic").agg(
-                F.count("*").alias("rows"), F.min("offset").alias("least"), F.max("offset").alias("most")
+                F.sum("rows").alias("rows"), F.min("least").alias("least"), F.max("most").alias("most")
             )
             parts: dict[tuple[str, str], list[Any]] = {}
             for one in found.collect():
                 key = (one["tier"], one["table"] if one["tier"] in ("silver", "gold") else "")
                 parts.setdefault(key, []).append(one)
+            self._events.append((number, sum(one["rows"] for some in parts.values() for one in some)))
             query = query_of(self._spark)
-            with ThreadPoolExecutor(LANDING_THREADS) as threads:
+            with ThreadPoolExecutor(self._landing_threads()) as threads:
                 jobs = [
                     threads.submit(self._land, kept, tier, table, counted, number, query)
                     for (tier, table), counted in parts.items()
@@ -118,6 +131,10 @@ class Tiers:
         if self._retention is not None:
             self._retention.let_go(self.bronze.place(WRITER))
 
+    def _landing_threads(self) -> int:
+        """So many tables at a time that half of the cores are left for answers."""
+        return max(1, min(LANDING_THREADS, int(self._spark.sparkContext.defaultParallelism) // 2))
+
     def _land(self, kept: DataFrame, tier: str, table: str, counted: list[Any], number: int, query: str) -> None:
         """What a micro-batch has for one table; ``counted`` by topic."""
         from pyspark.sql import functions as F
@@ -127,23 +144,28 @@ class Tiers:
             return  # of a gold that the configuration had before
         rows = sum(one["rows"] for one in counted)
         known = where.known(WRITER, query, {one["topic"]: one["least"] for one in counted})
-        some = kept.where(F.col("tier") == tier).coalesce(max(1, -(-rows // ROWS_A_TASK)))
-        some = without(some.where(F.col("table") == table) if table else some, known)
-        if tier == "bronze":
-            some = some.drop("tier", "table")
-        elif tier == "dead":
-            some = self._dead(some)
-        elif tier == "silver":
-            some = self._clean(some, self._configuration.silver_of(table))
+        packed = kept.where(F.col("tier") == tier).coalesce(max(1, -(-rows // ROWS_A_TASK)))
+        packed = (packed.where(F.col("table") == table) if table else packed).select("topic", "offset", PACKED)
+        if tier == "silver":
+            some = self._clean(packed, self._configuration.silver_of(table), known)
         else:
-            some = self._answers(some, next(one for one in self._configuration.gold if one.name == table))
+            raw = without(opened(packed, raw_fields()), known)
+            if tier == "bronze":
+                some = dated(raw, "time")
+            elif tier == "dead":
+                some = self._dead(raw)
+            else:
+                some = self._answers(raw, next(one for one in self._configuration.gold if one.name == table))
         place = {one["topic"]: one["most"] + 1 for one in counted}
         where.land(WRITER, number, some, place=place, count=None if known else rows, query=query)
 
-    def _clean(self, events: DataFrame, silver: Silver) -> DataFrame:
-        decoded = decode(events.drop("tier", "table", "parent"), fields=silver.fields, type=silver.type)
-        found = shaped(decoded.drop("day"), silver, self._configuration.prefix("silver"))
-        return dated(found, "time")
+    def _clean(self, packed: DataFrame, silver: Silver, known: dict[str, int]) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        fields = body_fields(silver.fields, silver.type)
+        envelope = [field for field in envelope_fields().fields if field.name != "parent"]
+        events = without(opened(packed, StructType([*envelope, *fields.fields]), fields.names), known)
+        return dated(shaped(events, silver, self._configuration.prefix("silver")), "time")
 
     def _dead(self, events: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -152,7 +174,7 @@ class Tiers:
         told = {name: headers[name] for name in ("table", "rule", "reason", "kind")}
         topic = F.substring("topic", len(self._configuration.prefix("dead")) + 1, 1 << 20)
         columns = {**told, "topic": topic, "dead_offset": F.col("offset"), "offset": headers["offset"].cast("long")}
-        return events.drop("tier", "table", "parent").withColumns(columns)
+        return dated(events.drop("parent").withColumns(columns), "time")
 
     def _answers(self, events: DataFrame, gold: Gold) -> DataFrame:
         fields = self.gold_fields(gold)
@@ -204,6 +226,70 @@ class Tiers:
         self._stopping.set()
 
 
+def tagged_fields() -> StructType:
+    """Packed batches with their tier and table, how many events each has, and from which offset to which."""
+    from pyspark.sql.types import LongType, StringType, StructType
+
+    found = StructType([*packed_fields().fields]).add("tier", StringType()).add("table", StringType())
+    return found.add("rows", LongType()).add("least", LongType()).add("most", LongType())
+
+
+def by_gold(batches: Iterator[Any]) -> Iterator[Any]:
+    """In executors: a batch of answers has those of one gold; what is no answer, on a topic of answers, goes."""
+    import pyarrow as pa
+
+    told = arrow_schema(tagged_fields())
+    for rows in batches:
+        tiers, tables = (rows.column(rows.schema.names.index(name)).to_pylist() for name in ("tier", "table"))
+        found: list[tuple[Any, ...]] = []
+        for tier, table, batch in zip(tiers, tables, unpacked(rows), strict=True):
+            for name, part in _of_golds(batch).items() if tier == "gold" else ((table, batch),):
+                ends = (len(part), int(part.offsets[0]), int(part.offsets[-1]))
+                found.append((part.topic, part.offset, part.data, tier, name, *ends))
+        columns = zip(*found, strict=True) if found else [()] * len(told)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, told, strict=True)], schema=told
+        )
+
+
+def _of_golds(batch: StoredBatch) -> dict[str, StoredBatch]:
+    """By the gold that its header names."""
+    places: dict[str, list[int]] = {}
+    for place, headers in enumerate(batch.extra.headers):
+        if headers and GOLD_HEADER in headers:
+            places.setdefault(str(headers[GOLD_HEADER]), []).append(place)
+    return {name: batch if len(some) == len(batch) else batch.chosen(some) for name, some in places.items()}
+
+
+def raw_fields() -> StructType:
+    from pyspark.sql.types import BinaryType, StringType
+
+    return envelope_fields().add("kind", StringType()).add("body", BinaryType())
+
+
+def opened(packed: DataFrame, fields: StructType, bodies: Sequence[str] = ()) -> DataFrame:
+    """The events of packed batches, one a row, with these columns, of which some are fields of bodies."""
+    return packed.mapInArrow(_Opener(Shape(fields, bodies, "fail")).opened, fields)
+
+
+class _Opener(NamedTuple):
+    shape: Shape
+
+    def opened(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """In executors."""
+        held: list[StoredBatch] = []
+        events = 0
+        for rows in batches:
+            for batch in unpacked(rows):
+                held.append(batch)
+                events += len(batch)
+                if events >= EVENTS_A_LOOK:
+                    yield self.shape.table(held)
+                    held, events = [], 0
+        if held:
+            yield self.shape.table(held)
+
+
 class _Plain:
     """In executors: bodies of answers as columns; whatever they are called."""
 
@@ -212,9 +298,6 @@ class _Plain:
 
     def __call__(self, batches: Any) -> Any:
         import pyarrow as pa
-
-        from ..columns import arrow_schema
-        from ..tables import Shape
 
         told = arrow_schema(self._fields)
         shape = Shape(self._fields, self._fields.names, "fail")

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...core.errors import BadInput
+from ...pubsub.durable.batch import StoredBatch
 from ..columns import arrow_schema
 from ..decoding import body_fields, plainly
-from ..tables import Shape
+from ..tables import Shape, envelope
 from .configuration import BODY, Silver, condition, kinds_of
 
 if TYPE_CHECKING:
@@ -76,6 +77,21 @@ class Judge(NamedTuple):
                 yield pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in told], schema=told)
 
 
+Broken = dict[int, tuple[str, str]]
+"""By place: the rule that an event breaks, and why."""
+
+
+class Judged(NamedTuple):
+    """What was found of some events, one after another."""
+
+    offsets: Any
+    times_us: Any
+    verdicts: list[str]
+    broken: Broken
+    keys: list[bytes | None] | None
+    """None if no event is a duplicate of another."""
+
+
 class Bench:
     """The rules of one table, compiled."""
 
@@ -93,23 +109,44 @@ class Bench:
         self._levels = {name: level for name, level in silver.levels.items() if name in wanted | {*silver.unique}}
 
     def judge(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
+        """Of rows: columns beside theirs."""
         import pyarrow as pa
 
-        fields, reasons = self._shape.decoded(columns["body"].to_pylist(), plainly(columns["kind"]))
-        known = {**columns, **fields, **self._of_levels(columns["topic"])}
-        verdicts = [GOOD] * rows
+        decoded, reasons = self._shape.decoded(columns["body"].to_pylist(), plainly(columns["kind"]))
+        known = {**columns, **decoded}
+        verdicts, broken = self._judged(known, rows, reasons)
         rules: list[str | None] = [None] * rows
         why: list[str | None] = [None] * rows
+        for place, (rule, reason) in broken.items():
+            rules[place] = rule
+            why[place] = reason
+        keys = [None] * rows if not self._silver.unique else self._keys(known, verdicts)
+        found = {"verdict": pa.array(verdicts), "rule": pa.array(rules, pa.string())}
+        return {**found, "reason": pa.array(why, pa.string()), "key": pa.array(keys, pa.binary())}
+
+    def judge_packed(self, batches: Sequence[StoredBatch]) -> Judged:
+        """Of packed batches, whose events come one after another."""
+        decoded, reasons = self._shape.fields_of(batches)
+        unique = self._silver.unique
+        wanted = {"topic", "offset", "time", *self._wanted, *unique}
+        known = {**envelope(batches, [*wanted]), **decoded}
+        rows = len(known["time"])
+        verdicts, broken = self._judged(known, rows, reasons)
+        keys = self._keys(known, verdicts) if unique else None
+        return Judged(known["offset"].to_numpy(), _us_of(known["time"]), verdicts, broken, keys)
+
+    def _judged(self, known: dict[str, Any], rows: int, reasons: Sequence[str | None]) -> tuple[list[str], Broken]:
+        """The verdicts, and the rule and reason of each event that is dead or dropped. Adds levels to the columns."""
+        known.update(self._of_levels(known["topic"]))
+        verdicts = [GOOD] * rows
+        broken: Broken = {}
         for place, reason in enumerate(reasons):
             if reason is not None:
-                verdicts[place], rules[place], why[place] = DEAD, BODY, reason
-        times = columns["time"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+                verdicts[place], broken[place] = DEAD, (BODY, reason)
         if self._watermark_us != NEVER_US:
-            self._find_late(times, verdicts)
-        self._hold_to_rules(known, rows, verdicts, rules, why)
-        keys = self._keys(known, verdicts) if self._silver.unique else pa.nulls(rows, pa.binary())
-        found = {"verdict": pa.array(verdicts), "rule": pa.array(rules, pa.string())}
-        return {**found, "reason": pa.array(why, pa.string()), "key": keys}
+            self._find_late(_us_of(known["time"]), verdicts)
+        self._hold_to_rules(known, rows, verdicts, broken)
+        return verdicts, broken
 
     def _of_levels(self, topics: Any) -> dict[str, Any]:
         import pyarrow as pa
@@ -125,34 +162,25 @@ class Bench:
             for column, level in self._levels.items()
         }
 
-    def _find_late(self, times: Any, verdicts: list[str]) -> None:
+    def _find_late(self, times_us: Any, verdicts: list[str]) -> None:
         import numpy as np
 
-        early = np.flatnonzero(times.to_numpy() < self._watermark_us)
-        for place in early.tolist():
+        for place in np.flatnonzero(times_us < self._watermark_us).tolist():
             if verdicts[place] == GOOD:
                 verdicts[place] = LATE
 
-    def _hold_to_rules(
-        self,
-        known: Mapping[str, Any],
-        rows: int,
-        verdicts: list[str],
-        rules: list[str | None],
-        why: list[str | None],
-    ) -> None:
+    def _hold_to_rules(self, known: Mapping[str, Any], rows: int, verdicts: list[str], broken: Broken) -> None:
         if not self._rules:
             return
         values = [known[name].to_pylist() for name in self._wanted]
         events = [dict(zip(self._wanted, row, strict=True)) for row in zip(*values, strict=True)] or [{}] * rows
         for rule, holds, asked in zip(self._silver.rules, self._rules, self._asked, strict=True):
-            broken = [place for place, event in enumerate(events) if not holds(event) and verdicts[place] == GOOD]
-            for place in broken:
+            wrong = [place for place, event in enumerate(events) if not holds(event) and verdicts[place] == GOOD]
+            for place in wrong:
                 if rule.otherwise == "fail":
                     self._fail(rule.name, rule.where, known, place, _said(events[place], asked))
                 verdicts[place] = DROPPED if rule.otherwise == "drop" else DEAD
-                rules[place] = rule.name
-                why[place] = f"{rule.where} is not true of {_said(events[place], asked)}"
+                broken[place] = (rule.name, f"{rule.where} is not true of {_said(events[place], asked)}")
 
     def _fail(self, rule: str, where: str, known: Mapping[str, Any], place: int, said: str) -> None:
         topic, offset = known["topic"][place].as_py(), known["offset"][place].as_py()
@@ -161,10 +189,8 @@ class Bench:
             "say otherwise = 'aside' in the rule"
         )
 
-    def _keys(self, known: Mapping[str, Any], verdicts: Sequence[str]) -> Any:
-        """What is the same in duplicates; null for events that are out already."""
-        import pyarrow as pa
-
+    def _keys(self, known: Mapping[str, Any], verdicts: Sequence[str]) -> list[bytes | None]:
+        """What is the same in duplicates; None for events that are out already."""
         columns: list[list[Any]] = []
         for name in self._silver.unique:
             column = known[name]
@@ -172,9 +198,15 @@ class Bench:
                 columns += [column.field(0).to_pylist(), column.field(1).to_pylist()]
             else:
                 columns.append(column.to_pylist())
-        encoded: list[bytes | None] = [*map(_key, zip(*columns, strict=True))]
-        kept = [key if verdict == GOOD else None for key, verdict in zip(encoded, verdicts, strict=True)]
-        return pa.array(kept, pa.binary())
+        encoded = map(_key, zip(*columns, strict=True))
+        return [key if verdict == GOOD else None for key, verdict in zip(encoded, verdicts, strict=True)]
+
+
+def _us_of(times: Any) -> Any:
+    """Of an Arrow column, as numpy has them."""
+    import pyarrow as pa
+
+    return times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
 
 
 def _level(levels: Sequence[str], number: int) -> str | None:

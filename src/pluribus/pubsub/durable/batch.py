@@ -10,8 +10,8 @@ data frame is made of. Nobody on the way looks at an event. Little-endian throug
                of one length and not empty, which the head tells
     places     uint32 a event, only if some events of the batch were left out: which ones these are
     bodies     one after another, encoded as ``wire.bodies`` says
-    extra      what only some events have, as msgpack: headers, parents; and identities and senders, where the batch is
-               a copy of events of several publishers
+    extra      what only some events have, as msgpack: headers, parents; and identities (one by one, or in runs) and
+               senders, where the batch is a copy of events of several publishers
 
 Event ``i`` has the identity (session, first + i), unless ``extra`` says otherwise. The first byte is one that no
 msgpack begins with, so a batch is told from other commands by it.
@@ -55,6 +55,8 @@ class StoredExtra(msgspec.Struct, array_like=True):
     parents: list[MessageId | None] = []
     ids: list[tuple[Long, Long]] = []
     senders: list[Long] = []
+    runs: list[tuple[Long, Long, int]] = []
+    """In the place of ``ids``: sessions, first numbers, and how many numbers follow each other from there."""
 
 
 class StoredBatchHead(msgspec.Struct, frozen=True, gc=False):
@@ -132,10 +134,22 @@ def pack(
 
 
 def pack_columns(
-    topic: str, session: int, first: int, sender: int, kind: Kind, time: int, ends: bytes, bodies: bytes | memoryview
+    topic: str,
+    session: int,
+    first: int,
+    sender: int,
+    kind: Kind,
+    times: bytes | int,
+    ends: bytes | None,
+    bodies: bytes | memoryview,
+    extra: StoredExtra | None = None,
+    events: int = 0,
 ) -> bytes:
-    """As ``pack``, of columns that are there already, little-endian, as this file's head describes them."""
-    return _packed(topic, session, first, sender, kind, len(ends) // 4 - 1, time, ends, None, bodies, b"")
+    """As ``pack``, of columns that are there already, little-endian, as this file's head describes them. Without
+    ``ends``, ``events`` says how many bodies of one length these are."""
+    count = events if ends is None else len(ends) // 4 - 1
+    told = b"" if extra is None else _encode(extra)
+    return _packed(topic, session, first, sender, kind, count, times, ends, None, bodies, told)
 
 
 def _packed(
@@ -319,12 +333,18 @@ class StoredBatch:
 
     @property
     def extra(self) -> StoredExtra:
+        """With identities one by one."""
         head = self.head
-        return (
-            _extra.decode(memoryview(self.data)[len(self.data) - head.extra_bytes :])
-            if head.extra_bytes
-            else StoredExtra()
-        )
+        if not head.extra_bytes:
+            return StoredExtra()
+        found = _extra.decode(memoryview(self.data)[len(self.data) - head.extra_bytes :])
+        if found.runs:
+            counts = [count for _, _, count in found.runs]
+            if min(counts) < 1 or sum(counts) != head.events:
+                raise MalformedFrame(f"a batch of {head.events} events with identities of {sum(counts)}")
+            found.ids = [(session, first + at) for session, first, count in found.runs for at in range(count)]
+            found.runs = []
+        return found
 
     @property
     def end(self) -> int:

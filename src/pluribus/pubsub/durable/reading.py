@@ -35,6 +35,9 @@ class Reading:
         self._rows = rows
         self._row = row
         self._cursors: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._held: tuple[int, tuple[bool, Sequence[bytes]]] | None = None
+        """The row that was looked at last, and its commands, during one ``read``: staged batches stand one by one, and
+        many of them in one row."""
 
     def clear(self) -> None:
         """The state was replaced."""
@@ -54,10 +57,12 @@ class Reading:
         stop = min(stop, topic.end)
         pieces: list[Piece] = []
         at, left = start, min(bytes_max, READ_BYTES_MAX)
+        self._held = None
         while at < stop and left > 0:
             found, at = self._span(name, topic, at, stop, left)
             pieces += found
             left -= sum(len(packed) for _, packed in found)
+        self._held = None
         return pieces, max(start, min(at, stop))
 
     def offset_at(self, name: str, time_us: int) -> int:
@@ -133,7 +138,9 @@ class Reading:
 
     def _staged(self, row: int, place: int) -> bytes:
         """A batch that was staged, moved, or part of a transaction."""
-        return self.standing_alone(*self._row(row), row, place)
+        if self._held is None or self._held[0] != row:
+            self._held = (row, self._row(row))
+        return self.standing_alone(*self._held[1], row, place)
 
     def standing_alone(self, together: bool, held: Sequence[bytes], row: int, place: int) -> bytes:
         """The batch at a place of a row that was read: ``together`` and ``held`` are what ``row(at)`` gave."""

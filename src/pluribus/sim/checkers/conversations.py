@@ -10,19 +10,16 @@ from ..machinery.history import History
 
 def same_tree(history: History) -> int:
     """When it is quiet, every member shows the same tree of messages. One that keeps no bodies (``late``) knows all of
-    them; it may know of more, whose bodies are gone with all who had them. Of a forger who left more gaps than are kept
-    each member has what came to it first; then the messages of all others are compared."""
+    them; it may know of more, whose bodies are gone with all who had them."""
     trees: dict[str, tuple[int, bytes]] = {}
     checks = 0
-    flooding = _flooding(history)
     for h in history.of("tree"):
         checks += len(h.body) // 16 + 1
-        body = _without(flooding, h.body)
-        first = trees.setdefault(h.group, (h.member, body)) if not h.late else None
-        if first is not None and first[1] != body:
+        first = trees.setdefault(h.group, (h.member, h.body)) if not h.late else None
+        if first is not None and first[1] != h.body:
             raise Violation(
                 f"{MemberId(h.member)!r} and {MemberId(first[0])!r} show different trees of {h.group!r} in the end: "
-                f"{len(body) // 16} and {len(first[1]) // 16} messages"
+                f"{len(h.body) // 16} and {len(first[1]) // 16} messages"
             )
     for h in history.of("tree"):
         if h.late and h.group in trees:
@@ -132,7 +129,7 @@ def as_wished(history: History) -> int:
 
 
 def _flooding(history: History) -> set[int]:
-    """Writers whose messages have more gaps between them than a member keeps."""
+    """Writers whose messages have as many gaps between them as a member keeps: higher ones gave way."""
     numbers: dict[int, set[int]] = {}
     for h in history.of("tree"):
         for writer, number in _identities(h.body):
@@ -140,13 +137,6 @@ def _flooding(history: History) -> set[int]:
     return {
         writer for writer, known in numbers.items() if sum(number - 1 not in known for number in known) >= SPANS_MAX
     }
-
-
-def _without(flooding: set[int], tree: bytes) -> bytes:
-    """A tree without the messages of these writers. Answers to them then hang elsewhere, so it is sorted."""
-    if not flooding:
-        return tree
-    return packed(sorted(identity for identity in _identities(tree) if identity[0] not in flooding))
 
 
 def _identities(packed: bytes) -> list[MessageId]:

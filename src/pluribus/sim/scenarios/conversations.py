@@ -112,6 +112,8 @@ class Player:
         text = f"{self.bus.me}/{self._count}/" * random.randrange(1, 20)
         known = self._recent.get(name)
         parent = random.choice(known) if known and random.random() < 0.7 else None
+        if parent is not None and room.get(parent) is None:  # a forger's, which gave way
+            parent = None
         self._note("trying", name, body=text.encode())
         try:
             sent = await room.send(text, parent=parent)

@@ -25,6 +25,8 @@ from .words import Version, Word
 
 PATIENCE_S, PATIENCE_S_MAX = 0.3, 5.0
 """Seconds after which a piece is asked for again, at first and at most: they double while nothing comes."""
+COUNTS_S = 1.0
+"""Seconds between two words about how many tuples ranges have."""
 PULLS_MAX = 16
 """Ranges of which one member pulls pieces at a time."""
 
@@ -66,7 +68,9 @@ class Moving:
         self._server = server
         self._holdings: dict[int, dict[int, tuple[int, int, int, int]]] = {}
         self._counts: dict[int, int] = {}
-        """By range: how many tuples it had when an epoch last began."""
+        """By range: how many tuples it had, as far as this member was told."""
+        self._counts_told: dict[int, int] = {}
+        self._count_at = 0.0
         self._pulling: dict[int, Pulling] = {}
         self._pieces: dict[int, RangePieces] = {}
         """Of ranges that are pulled from here."""
@@ -104,6 +108,7 @@ class Moving:
         self._stored.clear()
         self._lost.clear()
         self._decided = False
+        self._counts_told.clear()
 
     def open(self) -> None:
         """The epoch is open: from now on ranges change."""
@@ -115,6 +120,18 @@ class Moving:
         mine = {number: (state.epoch, state.steps, len(state.tuples), state.born) for number, state in states.items()}
         for member in self._epoch.members:
             self._server.send(member, words.Holdings(self._epoch.number, mine))
+
+    def tell_counts(self, now: float) -> None:
+        """Tell the others, once in a while, how many tuples the ranges of this member have."""
+        if now < self._count_at:
+            return
+        self._count_at = now + COUNTS_S
+        counts = {number: len(self._server.states[number].tuples) for number in self._server.owned()}
+        news = {number: count for number, count in counts.items() if self._counts_told.get(number) != count}
+        self._counts_told = counts
+        for member in self._epoch.members if news else ():
+            if member != self._server.me:
+                self._server.send(member, words.Counts(self._epoch.number, news))
 
     def repeat(self, now: float) -> None:
         """Repeat words that were not answered."""
@@ -140,6 +157,8 @@ class Moving:
                     waiting.discard(sender)
                     if not waiting:
                         del self._storing[number]
+            case words.Counts(_, ranges):
+                self._counts.update(ranges)
             case words.Inquire():
                 self._server.registry.inquired(sender, now)
             case words.Registered():

@@ -115,6 +115,7 @@ class Server:
                 for owed in list(state.owed.values()):
                     self.when_copied(number, self._paying(number, owed))
         if again:
+            self.moving.tell_counts(now)
             for number, pending in self._pending.items():
                 self._copy(number, pending)
 

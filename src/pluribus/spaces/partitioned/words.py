@@ -245,7 +245,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag=15):
     """To the eldest: this member has all its ranges, and so have the members that keep copies of them. ``lost``: ranges
-    of which no copy was left, each with how many tuples it had when an epoch last began."""
+    of which no copy was left, each with about how many tuples it had."""
 
     epoch: Number
     lost: dict[Range, int]
@@ -385,6 +385,13 @@ class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=31):
     version: Version | None
 
 
+class Counts(msgspec.Struct, frozen=True, array_like=True, tag=32):
+    """How many tuples some ranges of the sender have, for what is told if they are lost."""
+
+    epoch: Number
+    ranges: dict[Range, Number]
+
+
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag=30):
     """The answer to ``Inquire``."""
 
@@ -406,6 +413,7 @@ Word = (
     | Holdings
     | Pull
     | Fetch
+    | Counts
     | State
     | Stored
     | Ready

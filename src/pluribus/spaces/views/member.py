@@ -135,6 +135,10 @@ class ViewsMember:
         self._ops: dict[int, tuple[Op, int]] = {}
         """Operations that are not at all replicas, with the epoch in which they were decided."""
         self._next_op = 1
+        self._sent = 0
+        """The last operation that was sent to a replica."""
+        self._had_holders = True
+        """True if there may have been tuples in the last opened epoch."""
         self._acks: dict[int, int] = {}
         self._requests: dict[int, ViewRequest] = {}
         self._next_request = 1
@@ -405,6 +409,7 @@ class ViewsMember:
         for member in self.epoch.holders:
             left = [op for op in ops if op.number > self._acks.get(member, 0)]
             if left:
+                self._sent = max(self._sent, left[-1].number)
                 self._to(member, words.Do(self.epoch.number, self.worker, left))
 
     def _did(self, sender: int, number: int, now: float) -> None:
@@ -552,7 +557,7 @@ class ViewsMember:
             return
         outdated = not epoch.follows(self.epoch)
         if outdated:
-            self._give_up(self._next_op)
+            self._give_up(self._sent)
             if self.replica is not None:
                 self.replica = TupleReplica()
         self._outdated = outdated or (self._outdated and not self.installed)
@@ -598,7 +603,7 @@ class ViewsMember:
             {worker: sorted(some) for worker, some in replica.ahead.items()} if has and replica is not None else {},
             removing,
             next(iter(self._ops), self._next_op),
-            self._next_op,
+            self._sent,
             replacing,
             [number for number, (op, _) in self._ops.items() if op.again],
             replica.listeners.saved(now) if has and replica is not None else [],
@@ -673,7 +678,7 @@ class ViewsMember:
     def _give_up(self, last: int) -> None:
         """The space is lost; what this member still has of it is out of date, and so are its operations up to ``last``.
         Later ones belong to the new space."""
-        self.lost += not self._outdated
+        self.lost += self._had_holders and not self._outdated
         for number in [number for number in self._ops if number <= last]:
             del self._ops[number]
             if number in self._confirms:
@@ -686,7 +691,8 @@ class ViewsMember:
         return self.epoch is not None and self.installed and self.epoch.opened == self.epoch.number
 
     def _open(self, now: float) -> None:
-        if self.opened:
+        if self.opened and self.epoch is not None:
+            self._had_holders = bool(self.epoch.holders)
             for request in list(self._requests.values()):
                 self._start(request, now)
             self._send_ops(now)

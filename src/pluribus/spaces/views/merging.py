@@ -113,8 +113,8 @@ class Merge:
             for worker, numbers in report.ahead.items():
                 self._ahead.setdefault(worker, set()).update(numbers)
         for report in self._reports.values():
-            known = report.next if self._lost else report.first
-            self._marks[report.worker] = max(known - 1, self._marks.get(report.worker, 0))
+            known = report.sent if self._lost else report.first - 1
+            self._marks[report.worker] = max(known, self._marks.get(report.worker, 0))
         names = set().union(*held) if held else set()
         self._names = {name for name in names if not self._removed(name, sources, held)}
         self._remove()

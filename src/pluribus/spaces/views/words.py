@@ -181,8 +181,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """Its own takes that are not finished: the operation, the tuple, and the epoch in which it was decided."""
     first: Number
     """Its first operation that is not finished."""
-    next: Number
-    """Its next operation."""
+    sent: Number
+    """The last operation that a replica may have executed."""
     replacing: dict[Number, tuple[Item, Number]] = {}
     """By operation of ``removing``: the tuple that it writes in place of the removed one, and for how long."""
     again: list[Number] = []

@@ -1,0 +1,111 @@
+"""Promises of the page on conversations that are easily forgotten: orphans, bounds, slow readers, one store."""
+
+import asyncio
+
+import pytest
+
+import pluribus
+from pluribus.conversations import history as history_of
+from pluribus.conversations.words import Entry, Said, encode
+from pluribus.core.errors import BadInput, Overflow, TooLarge
+from pluribus.runtime.styles.conversations import room as room_of
+from pluribus.runtime.styles.conversations.lobby import PREFIX
+from tests.harness import new_bus, on_a_loop
+from tests.runtime.styles.conversations.test_conversations import shown, until
+
+
+@on_a_loop
+async def test_an_answer_whose_question_does_not_come_is_delivered_alone_and_found_below_it_later(monkeypatch):
+    monkeypatch.setattr(history_of, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(history_of, "LOOK_S", 0.05)
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        room = await ann.conversation("towns")
+        group = await bob.group(PREFIX + "towns", order="semantic", own=False)
+        await group.wait_for(2)
+        deliveries = aiter(room.deliveries())
+        me = int(group.me)
+        question = Entry((me, 0), None, "bob", 1.0, "Did you visit Delhi?")
+        answer = Entry((me, 1), (me, 0), "bob", 2.0, "Yes")
+        coming = asyncio.ensure_future(anext(deliveries))
+        await asyncio.sleep(0)
+        await group.send(encode(Said([answer])))
+        found = await coming
+        assert (found.entry.body, found.orphan) == ("Yes", True) and shown(room) == [(0, "Yes")]
+        await group.send(encode(Said([question])))
+        assert not (await anext(deliveries)).orphan
+        assert shown(room) == [(0, "Did you visit Delhi?"), (1, "Yes")]
+
+
+@on_a_loop
+async def test_a_member_that_keeps_identities_knows_the_tree_and_gives_nothing_to_others(monkeypatch):
+    monkeypatch.setattr(history_of, "PATIENCE_S", 1.0)
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        full, light = await ann.conversation("towns"), await bob.conversation("towns", identities_only=True)
+        heard = []
+        light.on_messages(lambda delivered: heard.extend(found.entry.body for found in delivered))
+        question = await full.send("Did you visit Delhi?")
+        await full.send("Yes", parent=question)
+        await until(lambda: len(light.history()) == 2, 30)
+        own = await light.send("I did not", parent=question)
+        assert heard[:2] == ["Did you visit Delhi?", "Yes"]
+        assert [entry.body for entry in light.history()] == [None, None, "I did not"]
+        assert [depth for depth, _ in light.tree().walk()] == [0, 1, 1]
+        await until(lambda: full.get(own) is not None, 30)
+        await ann.close()
+        async with pluribus.connect(url, name="cleo", stack="adhoc") as cleo:
+            late = await cleo.conversation("towns")
+            await until(lambda: len(late.history()) == 1, 30)  # an orphan: nobody has its question
+            assert late.get(own).body == "I did not"
+
+
+@on_a_loop
+async def test_a_room_keeps_no_more_than_it_was_told_to():
+    async with pluribus.connect(new_bus(), name="ann", stack="adhoc") as ann:
+        few = await ann.conversation("few", messages_max=64)
+        for number in range(100):
+            last = await few.send(f"number {number}")
+        assert len(few.history()) <= 64 and few.get(last).body == "number 99"
+        short = await ann.conversation("short", bytes_max=10_000)
+        for _ in range(100):
+            await short.send("x" * 500)
+        assert 0 < short.stats()["bytes"] <= 10_000
+
+
+@on_a_loop
+async def test_a_reader_that_is_too_slow_is_told(monkeypatch):
+    monkeypatch.setattr(room_of, "UNREAD_MAX", 3)
+    async with pluribus.connect(new_bus(), name="ann", stack="adhoc") as ann:
+        room = await ann.conversation("towns")
+        reading = aiter(room)
+        first = asyncio.ensure_future(anext(reading))
+        await asyncio.sleep(0)
+        await room.send("one")
+        assert (await first).body == "one"
+        for number in range(4):
+            await room.send(str(number))
+        for number in range(3):
+            assert (await anext(reading)).body == str(number)
+        with pytest.raises(Overflow, match=r"see room.history\(\)"):
+            await anext(reading)
+        assert len(room.history()) == 5
+
+
+@on_a_loop
+async def test_what_does_not_fit_the_network_and_a_second_store_are_refused(tmp_path):
+    async with pluribus.connect(new_bus(), name="ann", stack="adhoc") as ann:
+        room = await ann.conversation("towns", store=str(tmp_path / "ann.db"))
+        with pytest.raises(TooLarge, match="too long for this network"):
+            await room.send("\N{EURO SIGN}" * 32_768)
+        sent = await room.send("short")
+        assert sent[1] == 0, "the long one has used no number"
+        assert await ann.conversation("chess", store=str(tmp_path / "ann.db"))
+        with pytest.raises(BadInput, match="give store= first"):
+            await ann.conversation("go", store=str(tmp_path / "other.db"))

@@ -1,0 +1,95 @@
+"""Promises of the page on spaces that are easily forgotten: what is told of losses, own copies, and limits."""
+
+import asyncio
+
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadInput, TooLarge
+from pluribus.spaces.values import item_of
+from tests.harness import eventually, new_bus, on_a_loop
+
+
+@on_a_loop
+async def test_a_stale_read_is_answered_from_the_own_copy_and_asks_nobody(monkeypatch):
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+        mine, yours = await one.space("copy"), await other.space("copy")
+        await mine.write(("x", 1))
+        assert await yours.read(("x", int), timeout=60) == ("x", 1)
+        monkeypatch.setattr(yours._way.line, "inspect", None)
+        assert await yours.read(("x", int), stale=True) == ("x", 1)
+        assert await yours.read_if_exists(("y", int), stale=True) is None
+
+
+@on_a_loop
+async def test_who_keeps_the_only_copy_and_dies_takes_it_along_and_all_others_are_told():
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as two, pluribus.connect(url) as three:
+        spaces = [await bus.space("p", kind="partitioned") for bus in (one, two, three)]
+        told = [[] for _ in spaces]
+        for space, lost in zip(spaces, told, strict=True):
+            space.on_lost(lost.append)
+        await spaces[0].write_many([(f"name {number}", number) for number in range(60)])
+        there = spaces[2].stats()["tuples"]
+        assert 0 < there < 60
+        owned = spaces[2]._way.member.server.owned()
+        for space in spaces[:2]:  # once in a while the others are told how many there are
+            known = space._way.member.server.moving._counts
+            await eventually(lambda known=known: sum(known.get(number, 0) for number in owned) == there)
+        await spaces[2]._way.leave()  # in a hurry: it hands nothing over
+        await eventually(lambda: told[0] and told[1], "nobody was told", 60)
+        assert told[0] == told[1] and sum(told[0][0].values()) == there
+        assert await spaces[1].count() == 60 - there
+
+
+@on_a_loop
+async def test_if_no_replica_is_left_the_space_is_empty_and_who_is_left_is_told():
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as two:
+        kept = await one.space("v", kind="views")
+        worker = await two.space("v", kind="views", replica=False)
+        told = []
+        worker.on_lost(told.append)
+        await worker.write(("x", 1))
+        await worker.flush()
+        await kept._way.leave()
+        await eventually(lambda: told == [{}], "nobody was told", 60)
+        again = await one.space("v", kind="views")
+        await worker.write(("x", 2))
+        assert await again.take(("x", int), timeout=60) == ("x", 2)
+
+
+@on_a_loop
+async def test_who_must_give_up_a_taken_tuple_is_told_and_other_kinds_have_no_such_thing():
+    async with pluribus.connect(new_bus()) as bus:
+        space = await bus.space("v", kind="views")
+        told = []
+        space.on_void(told.append)
+        space._way.member.void.append(item_of(("x", 1)))
+        await space.write(("y", 1))
+        await eventually(lambda: told == [("x", 1)])
+        for kind, names in (("replicated", ("on_void", "on_lost")), ("partitioned", ("on_void",))):
+            other = await bus.space(kind, kind=kind)
+            for name in names if kind == "replicated" else ():
+                with pytest.raises(BadInput, match=f"has no {name}"):
+                    getattr(other, name)(told.append)
+
+
+@pytest.mark.parametrize("kind", ["replicated", "views", "partitioned"])
+def test_limits_are_told_with_the_remedy(kind):
+    @on_a_loop
+    async def story():
+        async with pluribus.connect(new_bus()) as bus:
+            space = await bus.space("limits", kind=kind)
+            await space.write(tuple(range(255)))
+            with pytest.raises(TooLarge, match="put some together"):
+                await space.write(tuple(range(256)))
+            with pytest.raises(TooLarge, match="write its name"):
+                await space.write(("x", b"x" * (1 << 20)))
+            await space.write(("x", b"x" * 1_000_000))
+            assert await space.count(("x", bytes)) == 1 or kind == "views"
+            found = await asyncio.wait_for(space.take(("x", bytes)), 60)
+            assert len(found[1]) == 1_000_000
+
+    story()
