@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from itertools import count
 from time import monotonic
@@ -42,12 +42,17 @@ def running(*arguments):
         process.communicate()
 
 
-async def command(*arguments):
-    """Beside us, to its end: what it printed."""
-    with running(*arguments) as process:
-        out, err = await asyncio.to_thread(process.communicate, timeout=60)
-        assert process.returncode == 0, err
-        return out
+async def command(*arguments, status=0):
+    """In a thread, on a loop and a bus of its own, to its end: what it printed, or complained of. An interpreter for
+    each would take longer than most commands; ``running`` is for those in which the process is the point."""
+    out, err = io.StringIO(), io.StringIO()
+
+    def run():
+        with redirect_stdout(out), redirect_stderr(err):
+            return app.run(arguments)
+
+    assert await asyncio.wait_for(asyncio.to_thread(run), 60) == status, err.getvalue()
+    return out.getvalue() if status == 0 else err.getvalue()
 
 
 @on_a_loop
