@@ -7,7 +7,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pluribus.conversations import joining
 from pluribus.conversations.joining import JOINED, REFUSED, TRANSITIONS, Joining, JoiningState
-from pluribus.conversations.words import COUNTER_MAX, GroupInfo, Groups, Join, Leave, Row, decode_lobby, encode
+from pluribus.conversations.words import (
+    COUNTER_MAX,
+    MEMBERS_MAX,
+    GroupInfo,
+    Groups,
+    Join,
+    Leave,
+    Row,
+    decode_lobby,
+    encode,
+)
 from pluribus.core.errors import BadInput, Overflow
 from tests.conversations.hall import Hall, Talker
 
@@ -191,6 +201,43 @@ def test_a_flood_of_invitations_is_bounded_and_hurts_nobody(monkeypatch):
             a.create(f"more {number}", "", 1.0, 0.0)
     with pytest.raises(Overflow, match="refuse some"):
         a.create("one too many", "", 1.0, 0.0)
+    a.validate()
+
+
+def test_invented_persons_keep_nobody_out():
+    """A table is full of them: who is on the network takes a place all the same, and others can read the lists."""
+    here: list[str] = []
+    a, b = (
+        Joining(name, Talker(me).lobby._random, piece_bytes=1 << 20, present=lambda: here)
+        for me, name in enumerate("ab")
+    )
+    a.create("G", "", 1.0, 0.0)
+    invented = [Row(f"{number:04x}", 1, True) for number in range(MEMBERS_MAX)]
+    forged = Groups([GroupInfo("G", "", 1.0, invented, len(invented))])
+    for one in (a, b):
+        one.heard(666, forged, 0.0)
+        assert len(one.groups["G"].rows) == MEMBERS_MAX
+    assert "a" in a.groups["G"].rows and "a" not in b.groups["G"].rows
+    b.join("G", 0.0)
+    here += ["a", "b"]
+    for seconds in range(3):
+        for one, other in ((a, b), (b, a)):
+            one.tick(100.0 * seconds)
+            while one.out:
+                other.heard(7, decode_lobby(encode(one.out.popleft())), 100.0 * seconds)
+    for one in (a, b):
+        assert {"a", "b"} <= set(one.groups["G"].info().members) and len(one.groups["G"].rows) == MEMBERS_MAX
+        one.heard(666, Join("G", "nobody", 1), 0.0)
+        assert "nobody" not in one.groups["G"].rows
+        one.validate()
+
+
+def test_who_is_in_a_conversation_leaves_it_and_does_not_refuse_it():
+    a = Joining("a", Talker(1).lobby._random)
+    a.create("G", "", 1.0, 0.0)
+    with pytest.raises(BadInput, match="is in 'G': leave it"):
+        a.refuse("G")
+    assert a.groups["G"].standing == JOINED
     a.validate()
 
 

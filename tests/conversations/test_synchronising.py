@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pluribus.conversations import history as history_of
 from pluribus.conversations import synchronising
-from pluribus.conversations.synchronising import TRANSITIONS, VAIN_MAX, SynchronisingState
+from pluribus.conversations.synchronising import ASKERS_MAX, TRANSITIONS, VAIN_MAX, SynchronisingState
 from pluribus.conversations.words import POSITION_MAX, Answer, Request, Said, encode, unpacked
 from pluribus.core.intervals import Intervals
 from tests.conversations.hall import Hall, Talker, entry
@@ -116,6 +116,18 @@ def test_the_newest_request_wins_and_a_repeated_one_starts_nothing():
     a.sync.tick(5.0)
     assert len(a.sync.out) == said, "an old one that comes when nothing is counted is discarded, too"
     a.sync.validate()
+
+
+def test_a_flood_of_requests_keeps_no_answer_from_others():
+    a = Talker(1)
+    a.sync.say(entry(1, 0), 0.0)
+    a.sync.out.clear()
+    a.sync.heard(9, Request(1, 0, 0, (1 << 63) - 1, []), 0.0)
+    for part in range(3 * ASKERS_MAX):
+        a.sync.heard(666, Request(1, part, 0, (1 << 63) - 1, []), 0.0)
+    a.sync.validate()
+    a.sync.tick(1.0)
+    assert 9 in {word.asker for word in a.sync.out if isinstance(word, Answer)}
 
 
 def test_an_answer_before_its_request_is_used_and_not_repeated():

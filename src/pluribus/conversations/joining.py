@@ -26,12 +26,14 @@ Where this differs from the thesis (``docs/design/conversations.md`` says why):
 Promise: members that reach each other long enough know the same conversations, descriptions and members.
 
 Bounds: ``GROUPS_MAX`` conversations, of which one sender may bring ``TOLD_MAX`` that this member has not joined;
-``MEMBERS_MAX`` rows each.
+``MEMBERS_MAX`` rows each. In a full table a person who is on the network takes the place of one who is not, who may be
+invented.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum, auto
 
 import msgspec
@@ -122,22 +124,41 @@ class KnownConversation:
             return True
         return any(_news(self.rows[row.person], row) for row in info.rows if row.person in self.rows)
 
-    def merge(self, row: Row) -> bool:
-        """Merge a row; true if it is news."""
+    def merge(self, row: Row, present: Collection[str]) -> bool:
+        """Merge a row; true if it is news. In a full table a person who is ``present`` takes the place of one who is
+        not."""
         known = self.rows.get(row.person)
-        if known is None and len(self.rows) >= MEMBERS_MAX:
+        if known is not None and not _news(row, known):
             return False
-        if known is None or _news(row, known):
-            self.rows[row.person] = row
-            return True
-        return False
+        if known is None and len(self.rows) >= MEMBERS_MAX:
+            if row.person not in present:
+                return False
+            gone = next((person for person in reversed(self.rows) if person not in present), None)
+            if gone is None:
+                return False
+            del self.rows[gone]
+        self.rows[row.person] = row
+        return True
+
+    def set_own(self, row: Row) -> None:
+        """The row of this member's person, for which there is always room."""
+        if row.person not in self.rows and len(self.rows) >= MEMBERS_MAX:
+            self.rows.popitem()
+        self.rows[row.person] = row
 
 
 class Joining:
     """``heard`` and ``tick`` put words into ``out``, and conversations of which the application should be told into
     ``invitations``."""
 
-    def __init__(self, person: str, random: Random, *, piece_bytes: int = 48 << 10) -> None:
+    def __init__(
+        self,
+        person: str,
+        random: Random,
+        *,
+        piece_bytes: int = 48 << 10,
+        present: Callable[[], Iterable[str]] = lambda: (),
+    ) -> None:
         self.person = person
         self.piece_bytes = piece_bytes
         self.groups: dict[str, KnownConversation] = {}
@@ -147,6 +168,7 @@ class Joining:
         """Conversations that have changed, for programs that show or keep them."""
         self.state = JoiningState.INITIAL
         self._random = random
+        self._present = present
         self._to_say: set[str] = set()
         self._say_at: float | None = None
         self._period_at = 0.0
@@ -198,6 +220,8 @@ class Joining:
     def refuse(self, gid: str) -> None:
         """Refuse a conversation: it is not reported again until this member's next advertisement."""
         group = self._known(gid)
+        if group.standing == JOINED:
+            raise BadInput(f"this person is in {gid!r}: leave it, then it is not reported again either")
         row = group.rows.get(self.person)
         if row is not None and row.here:  # others remember an earlier life, which was in
             self._go("wish to leave")
@@ -230,7 +254,8 @@ class Joining:
         group = self.groups[gid]
         known = group.rows.get(self.person)
         counter = min(known.counter + 1, COUNTER_MAX) if known is not None else 1  # no member can decode a greater one
-        row = group.rows[self.person] = Row(self.person, counter, here)
+        row = Row(self.person, counter, here)
+        group.set_own(row)
         self.changed.add(gid)
         return row
 
@@ -266,8 +291,9 @@ class Joining:
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
         claimed = False
+        present = self._who_is_present(group, len(info.rows))
         for row in info.rows:
-            if group.merge(row):
+            if group.merge(row, present):
                 self.changed.add(info.gid)
                 claimed = claimed or (row.person == self.person and row.here)
         if (info.since, info.description) < (group.since, group.description):
@@ -287,9 +313,13 @@ class Joining:
 
     def _update(self, row: Row, gid: str, now: float) -> None:
         group = self.groups.get(gid)
-        if group is not None and group.merge(row):
+        if group is not None and group.merge(row, self._who_is_present(group, 1)):
             self.changed.add(gid)
             self._look_at_own(group)
+
+    def _who_is_present(self, group: KnownConversation, count: int) -> Collection[str]:
+        """The persons on the network; nobody, if so many rows fit the table of this conversation anyway."""
+        return {self.person, *self._present()} if len(group.rows) + count > MEMBERS_MAX else ()
 
     def _look_at_own(self, group: KnownConversation) -> None:
         """A member believes that this person left, or an earlier life of it did: this person is in, and says so."""
@@ -366,8 +396,9 @@ class Joining:
         """Restore conversations of an earlier life of this person. It is a member where its own row says so."""
         for info in infos[:GROUPS_MAX]:
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW)
+            present = self._who_is_present(group, len(info.rows))
             for row in info.rows:
-                group.merge(row)
+                group.merge(row, present)
             own = group.rows.get(self.person)
             if own is not None:
                 group.standing = JOINED if own.here else REFUSED

@@ -37,7 +37,8 @@ class KeptConversation:
         """Rows that could not be read."""
 
     def load(self, history: History) -> None:
-        """Put back the kept messages. They are not delivered again: the application finds them in the history."""
+        """Put back the kept messages. They are not delivered again: the application finds them in the history, also
+        those whose parents are missing, which waited for them in the earlier life or were orphans there."""
         history.forget_known(self._lost())
         bounds = self._store.bounds(self._log)
         for start in range(bounds.start, bounds.end, ROWS_AT_ONCE):
@@ -52,6 +53,7 @@ class KeptConversation:
                 self._written += len(entries)
                 for entry in entries:
                     history.add(entry, 0.0)
+        history.end_waiting()
 
     def _lost(self) -> dict[int, Intervals]:
         try:
@@ -69,7 +71,7 @@ class KeptConversation:
         self._under_way = {identity: entry for identity, entry in known.items() if identity not in history}
         if self._written <= 2 * len(history) + SPARE_ENTRIES:
             return [Append(self._log, [encode(entries)])]
-        live = [entry for identity in history.identities() if (entry := history.get(identity)) is not None]
+        live = list(history.all_entries())
         # Rows of these are on their way to the disk, and would be removed with all others.
         live += self._under_way.values()
         self._written = len(live)

@@ -26,8 +26,8 @@ so that no member waits for it. Its silence does not keep others from answering.
 Promise: among members that reach each other long enough, and keep bodies, all have the same messages in the end.
 Assumes that some datagrams arrive. Live, because summaries are sent for ever.
 
-Bounds: ``ASKERS_MAX`` repositories, each at most the history; ``WANTED_MAX`` intervals to ask for; words of
-``piece_bytes`` and a few at a time.
+Bounds: ``ASKERS_MAX`` repositories, each at most the history; an asker of very many parts loses its own.
+``WANTED_MAX`` intervals to ask for; words of ``piece_bytes`` and a few at a time.
 """
 
 from __future__ import annotations
@@ -282,7 +282,8 @@ class Synchronising:
             through(state, "older" if counting is None else "older than counted")
             return
         if asked not in self._latest and len(self._latest) >= ASKERS_MAX:
-            gone = next(iter(self._latest))
+            own = [one for one in self._latest if one[0] == asker]
+            gone = own[0] if len(own) > ASKERS_MAX // 4 else next(iter(self._latest))
             del self._latest[gone]
             self._repositories.pop(gone, None)
         self._latest.pop(asked, None)

@@ -109,3 +109,22 @@ async def test_what_does_not_fit_the_network_and_a_second_store_are_refused(tmp_
         assert await ann.conversation("chess", store=str(tmp_path / "ann.db"))
         with pytest.raises(BadInput, match="give store= first"):
             await ann.conversation("go", store=str(tmp_path / "other.db"))
+
+
+@on_a_loop
+async def test_who_would_not_be_heard_is_told(monkeypatch):
+    """Each start of a process is a writer, and a room keeps messages of so many."""
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        here, there = [await bus.conversation("towns") for bus in (ann, bob)]
+        await here.send("Did you visit Delhi?")
+        await until(lambda: len(there.history()) == 1)
+        monkeypatch.setattr(history_of, "WRITERS_MAX", 1)
+        with pytest.raises(Overflow, match="go on in a new conversation"):
+            await there.send("Yes")
+        assert (await here.send("Nobody?"))[1] == 1
+        monkeypatch.setattr(history_of, "WRITERS_MAX", 2)
+        assert (await there.send("Yes"))[1] == 0, "what was refused has used no number"

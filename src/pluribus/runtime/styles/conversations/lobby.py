@@ -33,7 +33,7 @@ class Conversations(Style):
 
     def __init__(self, bus: Any) -> None:
         super().__init__(bus)
-        self._joining = Joining(bus.name, bus._random)
+        self._joining = Joining(bus.name, bus._random, present=self._present)
         self._carrier: ProtocolCarrier | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
         self._rooms: dict[str, Room] = {}
@@ -79,6 +79,10 @@ class Conversations(Style):
             if self._ended or self.bus.closed:
                 raise
             raise Unreachable(str(error)) from None  # the connection of a client is not back yet
+
+    def _present(self) -> list[str]:
+        """The persons who are on the network now."""
+        return [] if self._carrier is None else list(self._carrier.group.view.names.values())
 
     def _use_store(self, path: str) -> None:
         if self._path == path:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from ....conversations.history import Delivered, History, Node
+from ....conversations.history import WRITERS_MAX, Delivered, History, Node
 from ....conversations.kept import KeptConversation
 from ....conversations.synchronising import Synchronising
 from ....conversations.words import Entry, Said, checked_body, decode_room, encode
@@ -114,7 +114,8 @@ class Room:
 
     async def send(self, text: str, parent: MessageId | None = None) -> MessageId:
         """Send a message, or answer the message ``parent``. Returns the message's identity when the message is in this
-        member's store, if there is one, and on its way. ``BadInput`` for a parent that this member does not know."""
+        member's store, if there is one, and on its way. ``BadInput`` for a parent that this member does not know;
+        ``Overflow`` if the conversation has too many writers."""
         self._check_member()
         answered = None if parent is None else _identity(parent)
         if answered is not None and answered not in self._history:
@@ -125,6 +126,11 @@ class Room:
         size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
         if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
+        if not self._history.takes(identity[0]):
+            raise Overflow(
+                f"{self.name!r} has messages of {WRITERS_MAX:,} writers, of whom each start of a process is one, and "
+                f"keeps those of no more: go on in a new conversation"
+            )
         self._lobby.number(self.name)  # not before: all others would ask for a number without a message
         if self._kept is not None:
             try:
