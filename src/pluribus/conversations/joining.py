@@ -267,8 +267,9 @@ class Joining:
             self._say_all(now)
         elif isinstance(word, Groups):
             self._go("groups")
+            may = TOLD_MAX - sum(one.teller == sender and one.standing != JOINED for one in self.groups.values())
             for info in word.groups:
-                self._receive(sender, info, now)
+                may -= self._receive(sender, info, now, may)
         elif isinstance(word, Join):
             self._go("join")
             self._update(Row(word.person, word.counter, True), word.gid, now)
@@ -278,16 +279,17 @@ class Joining:
         if self.state != JoiningState.INITIAL:
             self._go("done")
 
-    def _receive(self, teller: int, info: GroupInfo, now: float) -> None:
+    def _receive(self, teller: int, info: GroupInfo, now: float, may: int) -> int:
+        """How many conversations this member had not known, of which the teller may bring so many: 1 or 0."""
         if not 0 <= info.since < CLOCK_MAX_S:  # NaN, too: it could not be decided whose description is older
             self.ignored += 1
-            return
+            return 0
         group = self.groups.get(info.gid)
+        new = group is None
         if group is None:
-            told = sum(known.teller == teller and known.standing != JOINED for known in self.groups.values())
-            if len(self.groups) >= GROUPS_MAX or told >= TOLD_MAX:
+            if len(self.groups) >= GROUPS_MAX or may <= 0:
                 self.ignored += 1
-                return
+                return 0
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
         claimed = False
@@ -310,6 +312,7 @@ class Joining:
             self._say(info.gid, now)
         elif len(info.rows) == info.total:
             self._to_say.discard(info.gid)  # the word was sent
+        return int(new)
 
     def _update(self, row: Row, gid: str, now: float) -> None:
         group = self.groups.get(gid)

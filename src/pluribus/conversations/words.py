@@ -30,6 +30,7 @@ GROUPS_PER_WORD_MAX = 1_024
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Identity = tuple[Number, Position]
 POSITION_MAX = 1 << 62
+NUMBER_MAX = (1 << 63) - 1
 COUNTER_MAX = 1 << 40
 Counter = Annotated[int, msgspec.Meta(ge=0, le=COUNTER_MAX)]
 
@@ -156,6 +157,11 @@ encode = msgspec.msgpack.encode
 decode_room = msgspec.msgpack.Decoder(RoomWord).decode
 decode_lobby = msgspec.msgpack.Decoder(LobbyWord).decode
 decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
+
+
+def longest_word_bytes(entry: Entry) -> int:
+    """Bytes of the longest word that carries this message alone: an answer, which may be needed to whoever comes."""
+    return len(encode(Answer(NUMBER_MAX, NUMBER_MAX, NUMBER_MAX, [entry])))
 
 
 def checked_body(body: Any) -> str:

@@ -100,6 +100,21 @@ async def test_a_program_that_starts_again_is_in_its_groups_and_hears_what_it_mi
 
 
 @on_a_loop
+async def test_who_joins_twice_is_given_each_message_once():
+    async with pluribus.connect(new_bus(), name="A", stack="adhoc") as bus:
+        a = Console(bus)
+        await a.start()
+        towns = await a.create_group("towns")
+        await a.join_group(towns)
+        await a.send(towns, "Delhi?")
+        assert a.messages[towns] == ["Delhi?"]
+        await a.leave_group(towns)
+        await a.join_group(towns)
+        await a.send(towns, "Chennai?")
+        assert a.messages[towns][-1] == "Chennai?" and a.messages[towns].count("Chennai?") == 1
+
+
+@on_a_loop
 async def test_it_is_started_before_it_is_used():
     async with pluribus.connect(new_bus(), name="A", stack="adhoc") as bus:
         with pytest.raises(BadInput, match=r"await manager.start\(\) first"):

@@ -19,6 +19,7 @@ from ....core.ids import MessageId
 
 if TYPE_CHECKING:
     from .lobby import Conversations
+    from .room import Room
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ class GroupManager(ABC):
         self._store = store
         self._lobby: Conversations | None = None
         self._created = 0
+        self._rooms: dict[str, Room] = {}
+        """Those whose messages are handed to ``on_messages``."""
 
     async def start(self) -> None:
         """Begin: advertise, and learn of groups. Groups of which this person is a member, by its store, are opened
@@ -76,6 +79,7 @@ class GroupManager(ABC):
         self._started().refuse(gid)
 
     async def leave_group(self, gid: str) -> None:
+        self._rooms.pop(gid, None)
         await self._started().leave(gid)
 
     async def send(self, gid: str, data: str, parent: MessageId | None = None) -> MessageId:
@@ -91,6 +95,9 @@ class GroupManager(ABC):
 
     async def _open(self, gid: str, description: str) -> None:
         room = await self._started().room(gid, description)
+        if self._rooms.get(gid) is room:
+            return
+        self._rooms[gid] = room
 
         def given(delivered: list[Delivered]) -> None:
             self._call(self.on_messages, gid, [found.entry for found in delivered])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ....conversations.history import WRITERS_MAX, Delivered, History, Node
 from ....conversations.kept import KeptConversation
 from ....conversations.synchronising import Synchronising
-from ....conversations.words import Entry, Said, checked_body, decode_room, encode
+from ....conversations.words import Entry, checked_body, decode_room, longest_word_bytes
 from ....core.errors import BadInput, Closed, Overflow, TooLarge
 from ....core.ids import MessageId
 from ....core.ports import Change, Store
@@ -123,7 +123,7 @@ class Room:
         bus = self._lobby.bus
         identity = (self._sync.me, self._lobby.issued(self.name))
         entry = Entry(identity, answered, bus.name, bus._wall(), checked_body(text))
-        size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
+        size, most = longest_word_bytes(entry), self._carrier.group.longest_bytes
         if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
         if not self._history.takes(identity[0]):
