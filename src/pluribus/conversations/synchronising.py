@@ -165,6 +165,8 @@ class Synchronising:
         self._latest: dict[Asked, int] = {}
         self._repositories: dict[Asked, Repository] = {}
         self._early: dict[tuple[int, int, int], dict[int, Intervals]] = {}
+        self._alike: dict[int, tuple[int, int]] = {}
+        """By asker: the number of its request and the next part, if this member has the same in all parts before."""
         self._wanted: dict[int, Intervals] = {}
         """Identities that others have, by their words."""
         self._ask_at: float | None = None
@@ -274,8 +276,8 @@ class Synchronising:
             self._hopeless = minus(self._hopeless, offered)
             self._ask_by(now + BACK_OFF_S * self._random.random())
         lacks = minus(minus(mine, self.history.lost), have)
-        if not lacks and not offered and not lost and request.low == 0 and request.high == EVERYBODY:
-            self._same(now)
+        if not lacks and not offered and not lost:
+            self._same_in_part(asker, request, now)
         counting = self._repositories.get(asked)
         state = through(SynchronisingState.INITIAL if counting is None else counting.state, "request")
         if request.number <= self._latest.get(asked, 0):
@@ -294,6 +296,20 @@ class Synchronising:
         through(state, "newest" if lacks else "nothing to give")
         if lacks:
             self._repositories[asked] = Repository(request.number, lacks, now + BACK_OFF_S * self._random.random())
+
+    def _same_in_part(self, asker: int, request: Request, now: float) -> None:
+        """The asker has what this member has, as far as this word goes; and as a whole, if that is so of all words of
+        the request, in turn."""
+        so_far = self._alike.pop(asker, None)
+        begins = request.part == request.low == 0
+        if not begins and so_far != (request.number, request.part):
+            return
+        if request.high == EVERYBODY:
+            self._same(now)
+            return
+        if len(self._alike) >= ASKERS_MAX:
+            del self._alike[next(iter(self._alike))]
+        self._alike[asker] = (request.number, request.part + 1)
 
     def _same(self, now: float) -> None:
         """A member with the same messages has asked, or sent its summary: this member need not."""
@@ -488,6 +504,7 @@ class Synchronising:
 
     def validate(self) -> None:
         assert len(self._repositories) <= len(self._latest) <= ASKERS_MAX and len(self._early) <= EARLY_ANSWERS_MAX
+        assert len(self._alike) <= ASKERS_MAX
         for asked, repository in self._repositories.items():
             assert repository.left and repository.state == SynchronisingState.COUNTING, (
                 "a member that is counted has something to give"
