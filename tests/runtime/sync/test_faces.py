@@ -147,7 +147,7 @@ FOR_EXTENDERS: dict[type, set[str]] = {
     durable.Durable: {"abandon", "ask", "close", "closed", "do", "drain", "forgotten", "new_number", "wall"},
     doorman.Doorman: {"abandon", "start"},
     room.Room: {"abandon", "changed", "validate"},
-    lobby.Conversations: {"close", "forget", "issued", "number", "open", "requests", "bus"}
+    lobby.Conversations: {"close", "forget", "group", "issued", "number", "numbers_anew", "open", "requests", "bus"}
     | {name for name in dir(Style) if not name.startswith("_")},
     communicator.ObjectCommunicator: {"check_multicast"},
     communicator.Waiting: {"put"},
