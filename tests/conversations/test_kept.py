@@ -103,3 +103,19 @@ def test_a_kept_answer_whose_question_is_missing_is_there_at_once_and_is_not_del
     assert [one.entry.id for one in found.add(entry(1, 0), 1.0)] == [(1, 0)]
     assert [depth for depth, _ in found.tree().walk()][:3] == [0, 1, 2]
     found.validate()
+
+
+def test_a_member_without_bodies_knows_its_tree_again_also_from_a_log_that_was_written_anew():
+    store, history = OneLog(), History(messages_max=8, identities_only=True)
+    conversation = KeptConversation(store, "x")
+    for number in range(40):
+        one = entry(1, number, (1, number - 1) if number % 2 else None)
+        history.add(one, 0.0)
+        store.write(conversation.changes([one], history))
+    assert store.start > 0, "it was written anew"
+    for light in (True, False):
+        found = History(identities_only=light)
+        KeptConversation(store, "x").load(found)
+        assert set(history.identities()) <= set(found.identities())
+        assert all(number in found.lost[1] for number in range(20)), "bodies that nobody can be given"
+        found.validate()

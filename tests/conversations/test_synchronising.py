@@ -51,7 +51,7 @@ def test_a_joiner_gets_everything_and_the_group_sends_each_message_once():
 
 def test_without_suppression_nothing_is_wrong_and_everything_is_sent_many_times(monkeypatch):
     """It is a cost, which is counted, and no error."""
-    monkeypatch.setattr("pluribus.conversations.synchronising._identities", lambda entries: {})
+    monkeypatch.setattr("pluribus.conversations.synchronising.identities_of", lambda entries: {})
     talkers = [Talker(me) for me in (1, 2, 3, 4)]
     hall = Hall(*talkers[:3])
     for _ in range(30):

@@ -226,7 +226,7 @@ class History:
                 del self._evicted[identity]
             else:
                 found.append(Delivered(entry, orphan))
-            if self.identities_only and entry.by != self._person:
+            if entry.body is None or (self.identities_only and entry.by != self._person):
                 self._lose_body(entry)
             for child in self._children.pop(identity, ()):
                 if child in self._waiting:

@@ -12,7 +12,7 @@ from ..core.ids import MessageId
 from ..core.intervals import Intervals
 from ..core.ports import Append, Change, Put, Restart, Store
 from .history import History
-from .words import Entry, GroupInfo, Known, decode_entries, encode, packed, unpacked
+from .words import Entry, GroupInfo, Known, decode_entries, encode, identities_of, minus, packed, unpacked
 
 ROWS_AT_ONCE = 256
 ENTRIES_PER_ROW = 512
@@ -74,11 +74,12 @@ class KeptConversation:
         live = list(history.all_entries())
         # Rows of these are on their way to the disk, and would be removed with all others.
         live += self._under_way.values()
+        forgotten = minus(history.lost, identities_of(live))  # a member without bodies has lost those of live ones, too
         self._written = len(live)
         rows = [encode(live[at : at + ENTRIES_PER_ROW]) for at in range(0, len(live), ENTRIES_PER_ROW)]
         end = self._store.end(self._log)
         return [
-            Put(f"{self._log}/lost", encode(packed(history.lost))),
+            Put(f"{self._log}/lost", encode(packed(forgotten))),
             Restart(self._log, end),
             Append(self._log, rows),
         ]

@@ -52,6 +52,7 @@ from .words import (
     Writing,
     add_identity,
     encode,
+    identities_of,
     minus,
     packed,
     unpacked,
@@ -332,7 +333,7 @@ class Synchronising:
         if repository is not None and repository.number == answer.number:
             repository.go("answer")
             before = _count(repository.left)
-            repository.left = minus(repository.left, _identities(entries))
+            repository.left = minus(repository.left, identities_of(entries))
             self.suppressed += before - _count(repository.left)
             repository.go("left" if repository.left else "empty")
             repository.due_at = now + BACK_OFF_S * (0.5 + self._random.random())
@@ -516,13 +517,6 @@ class Synchronising:
 
 def _numbers(writer: int, numbers: Intervals) -> Iterator[MessageId]:
     return ((writer, number) for first, last in numbers for number in range(first, last + 1))
-
-
-def _identities(entries: list[Entry]) -> dict[int, Intervals]:
-    found: dict[int, Intervals] = {}
-    for entry in entries:
-        add_identity(found, entry.id)
-    return found
 
 
 def _count(known: dict[int, Intervals]) -> int:

@@ -7,6 +7,7 @@ every member.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -224,3 +225,11 @@ def add_identity(known: dict[int, Intervals], identity: MessageId) -> None:
     if found is None:
         found = known[identity[0]] = Intervals()
     found.add(identity[1], identity[1])
+
+
+def identities_of(entries: Iterable[Entry]) -> dict[int, Intervals]:
+    """The identities of these messages."""
+    found: dict[int, Intervals] = {}
+    for entry in entries:
+        add_identity(found, entry.id)
+    return found
