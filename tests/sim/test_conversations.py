@@ -85,13 +85,16 @@ def test_trees_of_the_same_messages_that_look_different_are_found():
 def test_of_a_forger_with_too_many_gaps_the_lowest_messages_are_in_every_tree():
     forged = [(7, 3 * number) for number in range(1_025)]
     told = [Happening(1.0, 1, "deliver", "x", message) for message in forged]
-    assert nothing_lost(history(*told, tree(1, *forged[:-1]), tree(2, *forged[:-1]))) == 2 * 1_024
+    assert nothing_lost(history(*told, tree(1, *forged[:-1]), tree(2, *forged[:-1]))) == 2 * 1_025
     with pytest.raises(Violation, match="is not in the tree"):
         nothing_lost(history(*told, tree(1, *forged[1:]), tree(2, *forged[1:])))
     with pytest.raises(Violation, match="is not in the tree"):
         nothing_lost(history(*told[:9], tree(1, *forged[:8])))
     with pytest.raises(Violation, match="different trees"):
         same_tree(history(tree(1, *forged[:-1]), tree(2, *forged[1:])))
+    assert same_tree(history(tree(1, *forged[1:]), tree(2, *forged[:-1], late=True))) > 0, "it knows of a lower one"
+    with pytest.raises(Violation, match="does not know 1 messages"):
+        same_tree(history(tree(1, *forged[:-1]), tree(2, *forged[1:], late=True)))
 
 
 def test_an_answer_that_was_not_waited_with_and_one_to_another_message_are_found():

@@ -17,7 +17,8 @@ PATIENCE_S_MIN = 0.9 * PATIENCE_S
 def same_tree(history: History) -> int:
     """When it is quiet, every member shows the same messages, of the same writers and with the same text, each below
     the same one. One that keeps no bodies (``late``) knows all of them; it may know of more, whose bodies are gone with
-    all who had them. If it knows of no more, its tree is the same, too."""
+    all who had them, and to which higher ones of a writer with too many gaps gave way. If it knows of no more, its tree
+    is the same, too."""
     shapes = {(h.member, h.group): _identities(h.body) for h in history.of("shape")}
     trees: dict[str, Happening] = {}
     checks = 0
@@ -30,8 +31,8 @@ def same_tree(history: History) -> int:
         if h.late and h.group in trees:
             first = trees[h.group]
             known, wanted = set(_identities(h.body)), set(_identities(first.body))
-            if wanted - known:
-                raise Violation(f"{MemberId(h.member)!r} does not know {len(wanted - known)} messages of {h.group!r}")
+            if unknown := _missing(wanted, known):
+                raise Violation(f"{MemberId(h.member)!r} does not know {len(unknown)} messages of {h.group!r}")
             if wanted == known:
                 _alike(h, first, shapes)
     return checks
@@ -115,21 +116,15 @@ def nothing_lost(history: History) -> int:
             holds[(h.member, h.group)] = set(_identities(h.body))
         elif h.what == "deliver":
             holds.setdefault((h.member, h.group), set()).add(h.id)
-    highest = _highest_kept(history)
     held = {
-        (group, message)
-        for (member, group), known in holds.items()
-        if (member, group) in full
-        for message in known
-        if message[1] <= highest.get((group, message[0]), message[1])
+        (group, message) for (member, group), known in holds.items() if (member, group) in full for message in known
     }
     checks = 0
     for (member, group), tree in trees.items():
-        for name, message in sorted(held):
-            if name == group:
-                checks += 1
-                if message not in tree:
-                    raise Violation(f"{message} of {group!r} is not in the tree of {MemberId(member)!r}")
+        here = {message for name, message in held if name == group}
+        checks += len(here)
+        for message in _missing(here, tree)[:1]:
+            raise Violation(f"{message} of {group!r} is not in the tree of {MemberId(member)!r}")
     return checks
 
 
@@ -156,18 +151,19 @@ def as_wished(history: History) -> int:
     return checks
 
 
-def _highest_kept(history: History) -> dict[tuple[str, int], int]:
-    """The highest number that members show of each writer who left as many gaps as a member keeps, by conversation.
-    Such a writer is a forger, whose numbers are far apart: none that gave way is below one that came later."""
-    numbers: dict[tuple[str, int], set[int]] = {}
-    for h in history.of("tree"):
-        for writer, number in _identities(h.body):
-            numbers.setdefault((h.group, writer), set()).add(number)
-    return {
-        of: max(known)
-        for of, known in numbers.items()
+def _missing(wanted: set[MessageId], tree: set[MessageId]) -> list[MessageId]:
+    """The wanted messages that are not in a tree, and did not give way there. Of a writer who left as many gaps as a
+    member keeps, those above all others gave way. It is a forger, whose numbers are far apart: none that gave way is
+    below one that came later."""
+    numbers: dict[int, set[int]] = {}
+    for writer, number in tree:
+        numbers.setdefault(writer, set()).add(number)
+    highest = {
+        writer: max(known)
+        for writer, known in numbers.items()
         if len(known) >= SPANS_MAX and sum(number - 1 not in known for number in known) >= SPANS_MAX
     }
+    return [message for message in sorted(wanted - tree) if message[1] <= highest.get(message[0], message[1])]
 
 
 def shown(at: float, member: int, group: str, root: Node, *, late: bool = False) -> list[Happening]:
