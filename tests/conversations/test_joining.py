@@ -196,11 +196,24 @@ def test_a_flood_of_invitations_is_bounded_and_hurts_nobody(monkeypatch):
     assert len(a.groups) == 21 and a.ignored == 980 and len(a.invitations) == 20
     a.heard(7, Groups([GroupInfo("real", "", 1.0)]), 0.0)
     assert "real" in a.groups
-    for number in range(90):
-        if len(a.groups) < 100:
-            a.create(f"more {number}", "", 1.0, 0.0)
-    with pytest.raises(Overflow, match="refuse some"):
+    for sender in range(1_000, 1_010):  # it comes back again and again, as another member
+        a.heard(sender, Groups([GroupInfo(f"spam {sender} {number}", "", 1.0) for number in range(20)]), 0.0)
+    assert len(a.groups) == 100
+    for number in range(6):  # a fair part
+        a.heard(8, Groups([GroupInfo(f"another real {number}", "", 1.0)]), 0.0)
+    assert {"mine", "real", *(f"another real {number}" for number in range(6))} <= a.groups.keys()
+    before = set(a.groups)
+    a.heard(1_010, Groups([GroupInfo(f"spam 1010 {number}", "", 1.0) for number in range(20)]), 0.0)
+    assert before - a.groups.keys() == {gid for gid in before - a.groups.keys() if gid.startswith("spam")}
+    for number in range(99):
+        a.create(f"more {number}", "", 1.0, 0.0)
+    assert len(a.groups) == 100
+    with pytest.raises(Overflow, match="leave some"):
         a.create("one too many", "", 1.0, 0.0)
+    a.leave("mine", 0.0)
+    a.create("one in its place", "", 1.0, 0.0)
+    assert "mine" not in a.groups and len(a.groups) == 100
+    a.tick(1e3)
     a.validate()
 
 

@@ -26,13 +26,13 @@ Where this differs from the thesis (``docs/design/conversations.md`` says why):
 Promise: members that reach each other long enough know the same conversations, descriptions and members.
 
 Bounds: ``GROUPS_MAX`` conversations, of which one sender may bring ``TOLD_MAX`` that this member has not joined;
-``MEMBERS_MAX`` rows each. In a full table a person who is on the network takes the place of one who is not, who may be
-invented.
+``MEMBERS_MAX`` rows each. If all places are taken, a conversation takes that of one from the sender that brought most,
+and a person who is on the network that of one who is not, who may be invented.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum, auto
 
@@ -193,9 +193,9 @@ class Joining:
             self.join(gid, now)
             return
         self._go("wish to create")
-        if len(self.groups) >= GROUPS_MAX:
+        if len(self.groups) >= GROUPS_MAX and not self._forget_one():
             self._go("done")
-            raise Overflow(f"{GROUPS_MAX:,} conversations are known already: refuse some before you create {gid!r}")
+            raise Overflow(f"this person is in {GROUPS_MAX:,} conversations: leave some before you create {gid!r}")
         self.groups[gid] = KnownConversation(gid, description, since, JOINED)
         self._set_own(gid, here=True)
         self.out.append(Groups([self.groups[gid].info()]))
@@ -267,9 +267,9 @@ class Joining:
             self._say_all(now)
         elif isinstance(word, Groups):
             self._go("groups")
-            may = TOLD_MAX - sum(one.teller == sender and one.standing != JOINED for one in self.groups.values())
+            told = Counter(one.teller for one in self.groups.values() if one.standing != JOINED)
             for info in word.groups:
-                may -= self._receive(sender, info, now, may)
+                self._receive(sender, info, now, told)
         elif isinstance(word, Join):
             self._go("join")
             self._update(Row(word.person, word.counter, True), word.gid, now)
@@ -279,17 +279,17 @@ class Joining:
         if self.state != JoiningState.INITIAL:
             self._go("done")
 
-    def _receive(self, teller: int, info: GroupInfo, now: float, may: int) -> int:
-        """How many conversations this member had not known, of which the teller may bring so many: 1 or 0."""
+    def _receive(self, teller: int, info: GroupInfo, now: float, told: Counter[int]) -> None:
+        """``told``: how many conversations, of those that this member has not joined, it knows from whom."""
         if not 0 <= info.since < CLOCK_MAX_S:  # NaN, too: it could not be decided whose description is older
             self.ignored += 1
-            return 0
+            return
         group = self.groups.get(info.gid)
-        new = group is None
         if group is None:
-            if len(self.groups) >= GROUPS_MAX or may <= 0:
+            if told[teller] >= TOLD_MAX or (len(self.groups) >= GROUPS_MAX and not self._make_room(teller, told)):
                 self.ignored += 1
-                return 0
+                return
+            told[teller] += 1
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
         claimed = False
@@ -312,7 +312,27 @@ class Joining:
             self._say(info.gid, now)
         elif len(info.rows) == info.total:
             self._to_say.discard(info.gid)  # the word was sent
-        return int(new)
+
+    def _make_room(self, teller: int, told: Counter[int]) -> bool:
+        """Forget a conversation of the member that told of most, if it told of more than this one."""
+        most = max(told, key=lambda one: told[one])
+        if told[most] <= told[teller] + 1 or not self._forget_one(most):
+            return False
+        told[most] -= 1
+        return True
+
+    def _forget_one(self, teller: int | None = None) -> bool:
+        """Forget the latest conversation, of this teller or of all, that the application has not decided on; else one
+        that it refused or left."""
+        for standing in (NEW, REFUSED):
+            for gid in reversed(self.groups):
+                group = self.groups[gid]
+                if group.standing == standing and teller in (None, group.teller):
+                    del self.groups[gid]
+                    self._to_say.discard(gid)
+                    self.changed.add(gid)
+                    return True
+        return False
 
     def _update(self, row: Row, gid: str, now: float) -> None:
         group = self.groups.get(gid)
