@@ -177,3 +177,29 @@ async def test_the_list_of_conversations_is_written_once_at_a_time_and_again_aft
         assert len(writes) == 3
         writes[2][1](None)
         lobby._store = None
+
+
+@on_a_loop
+async def test_a_listener_that_fails_makes_nobody_deaf(caplog):
+    def fail(*_) -> None:
+        raise RuntimeError("of the program")
+
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        lobby = await bob.conversations()
+        lobby.on_invitations(fail)
+        lobby.on_change(fail)
+        here = await ann.conversation("towns")
+        await until(lambda: [info.gid for info in lobby.invited] == ["towns"])
+        there, heard = await lobby.join("towns"), []
+        there.on_messages(fail)
+        there.on_change(fail)
+        there.on_messages(lambda delivered: heard.extend(found.entry.body for found in delivered))
+        for text in ("Did you visit Delhi?", "Did you visit Chennai?"):
+            await here.send(text)
+            await until(lambda text=text: text in heard)
+        await until(lambda: here.members == there.members == {"ann": True, "bob": True})
+        assert caplog.text.count("RuntimeError: of the program") >= 4

@@ -18,6 +18,7 @@ from ....core.ids import checked_name
 from ....core.limits import NAME_CHARS_MAX
 from ....core.ports import Store
 from ..style import Style
+from .calling import call_safely
 from .carrier import ProtocolCarrier
 from .room import WORD_SPARE_BYTES, Room
 
@@ -256,7 +257,7 @@ class Conversations(Style):
             for unread in self._readers:
                 unread.extend(invited[: INVITATIONS_MAX - len(unread)])
             for listener in list(self._listeners):
-                listener(invited)
+                call_safely(listener, invited)
             self._arrived.set()
         if self._joining.changed:
             self._unsaved = True
@@ -267,7 +268,7 @@ class Conversations(Style):
             for name in changed & self._rooms.keys():
                 self._rooms[name].changed()
             for watcher in list(self._watchers):
-                watcher()
+                call_safely(watcher)
 
     def _save(self) -> None:
         """Store the table of conversations; changes that come during a write are stored together by the next one."""

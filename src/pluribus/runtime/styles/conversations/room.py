@@ -17,6 +17,7 @@ from ....core.ids import MessageId
 from ....core.ports import Change, Store
 from ...group.group import Group
 from ...loop.futures import looked_at
+from .calling import call_safely
 from .carrier import ProtocolCarrier
 
 if TYPE_CHECKING:
@@ -186,7 +187,8 @@ class Room:
             self._readers.remove(unread)
 
     def on_messages(self, listener: Callable[[list[Delivered]], None]) -> Callable[[], None]:
-        """Call ``listener`` with every message that is delivered from now on; the returned function ends that."""
+        """Call ``listener`` with every message that is delivered from now on; the returned function ends that. A
+        listener that fails is logged, and called again."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -198,7 +200,7 @@ class Room:
     def changed(self) -> None:
         """Call the listeners for changes; the lobby does it when a member joins or leaves."""
         for watcher in list(self._watchers):
-            watcher()
+            call_safely(watcher)
 
     def synchronise(self) -> None:
         """Ask for missing messages now. Joining does it too, and so does every member once in a while."""
@@ -245,7 +247,7 @@ class Room:
         if delivered:
             self._arrived.set()
             for listener in list(self._listeners):
-                listener(delivered)
+                call_safely(listener, delivered)
         view = self._carrier.group.view
         if self._sync.typing.changed or view is not self._view:
             self._view, self._sync.typing.changed = view, False

@@ -19,6 +19,7 @@ from ...sync.face import Closing, StandIn, one_by_one
 from . import lobby as real_lobby
 from . import room as real_room
 from .application import GroupManager
+from .calling import call_safely
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ class SyncGroupManager(ABC):
     def _call_back(self) -> None:
         while (call := self._calls.get()) is not None:
             name, given = call
-            GroupManager._call(getattr(self, name), *given)
+            call_safely(getattr(self, name), *given)
 
 
 class _HandedOver(GroupManager):
