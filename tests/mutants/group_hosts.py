@@ -1,11 +1,11 @@
 """The log host in the memory of a group with one mistake each. Campaigns must find them."""
 
-import msgspec
-
+import pluribus.group.host.machine as machine
 import pluribus.runtime.machines.group_host as runtime
 import pluribus.sim.machinery.jobs as jobs
 from pluribus.group.host.demand import Demands
-from pluribus.group.host.volatile import SavedMachine, VolatileLog, VolatileTending
+from pluribus.group.host.parts import Parts
+from pluribus.group.host.volatile import VolatileLog, VolatileTending
 
 
 class Repeated(Demands):
@@ -23,9 +23,20 @@ class Bodiless(VolatileLog):
     replaces = (runtime, "VolatileLog")
 
     def _snapshot(self):
-        saved = msgspec.msgpack.decode(super()._snapshot(), type=SavedMachine)
-        saved.bodies = {}
-        return msgspec.msgpack.encode(saved)
+        kept, self._bodies = self._bodies, {}
+        try:
+            return super()._snapshot()
+        finally:
+            self._bodies = kept
+
+
+class Late(Parts):
+    """Hands joiners every part as it is when they fetch it."""
+
+    replaces = (machine, "Parts")
+
+    def touch(self, name):
+        self.touched.add(name)
 
 
 class Falling(VolatileLog):
@@ -52,10 +63,31 @@ class Hoarding(VolatileTending):
         pass
 
 
+class Timeless(VolatileTending):
+    """Lets everything wait for ever that waits for a time."""
+
+    replaces = (runtime, "VolatileTending")
+
+    def _tick(self):
+        pass
+
+
+class Spending(VolatileTending):
+    """Never writes anything forward: a row with one live byte keeps its neighbours."""
+
+    replaces = (runtime, "VolatileTending")
+
+    def _forward(self):
+        pass
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Repeated: (0, "told twice as new"),
     Bodiless: (0, "has the body"),
     Falling: (0, "the time fell"),
     Hoarding: (0, "still own consumers"),
+    Late: (0, "has another part"),
+    Timeless: (0, "although their time has come"),
+    Spending: (0, "are live"),
 }

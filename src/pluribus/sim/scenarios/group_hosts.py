@@ -212,6 +212,8 @@ class Player:
         left, right = self.jobs("left"), self.jobs("right")
         if host is None or left is None or right is None:
             raise Violation(f"{self.bus.me!r} has no machines after all faults")
+        if overdue := [*left.overdue(), *right.overdue()]:
+            raise Violation(f"jobs {overdue[:5]} are hidden at {self.bus.me!r} although their time has come")
         names, _ = host.host.freeze(())
         state = [(name, host.host.whole_part(name)) for name in names]
         host.host.thaw(False)
