@@ -1,10 +1,8 @@
 """The log host in the memory of a group with one mistake each. Campaigns must find them."""
 
-import pluribus.group.host.machine as machine
 import pluribus.runtime.machines.group_host as runtime
 import pluribus.sim.machinery.jobs as jobs
 from pluribus.group.host.demand import Demands
-from pluribus.group.host.parts import Parts
 from pluribus.group.host.volatile import VolatileLog, VolatileTending
 
 
@@ -28,15 +26,6 @@ class Bodiless(VolatileLog):
             return super()._snapshot()
         finally:
             self._bodies = kept
-
-
-class Late(Parts):
-    """Hands joiners every part as it is when they fetch it."""
-
-    replaces = (machine, "Parts")
-
-    def touch(self, name):
-        self.touched.add(name)
 
 
 class Falling(VolatileLog):
@@ -87,7 +76,6 @@ FOUND = {
     Bodiless: (0, "has the body"),
     Falling: (0, "the time fell"),
     Hoarding: (0, "still own consumers"),
-    Late: (0, "has another part"),
     Timeless: (0, "although their time has come"),
-    Spending: (0, "are live"),
+    Spending: (0, "dead among them"),
 }

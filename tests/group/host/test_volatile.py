@@ -11,6 +11,8 @@ from pluribus.group.host.saved import SavedPart, SavedRows, pieces_of
 from pluribus.group.host.volatile import VolatileLog, VolatileSpace
 from pluribus.group.host.words import Create, encode
 from pluribus.sim.machinery.jobs import Attach, Jobs, Put, Settle, Want
+from tests.mutants.hosts import Late
+from tests.mutants.hunt import released
 
 
 class Order:
@@ -115,6 +117,11 @@ def test_the_state_is_of_one_moment_however_slowly_it_is_fetched():
         copy.log.free()
     assert Copy().restored(b"".join(fetched)) == before != copy.state()
     assert Copy().restored(b"".join(copy.taking())) == copy.state()
+
+
+def test_that_finds_parts_that_are_encoded_late():
+    with released(Late), pytest.raises(AssertionError):
+        test_the_state_is_of_one_moment_however_slowly_it_is_fetched()
 
 
 def test_nothing_of_a_state_is_encoded_before_it_is_fetched(monkeypatch):
