@@ -162,7 +162,7 @@ def test_the_store_of_the_only_keeper_is_damaged_and_what_can_be_read_of_it_goes
     with processes(tmp_path) as found:
         found.keep("a")
         found.start("publish", "writer", "acknowledged")
-        found.more("acknowledged", 6_000)
+        found.more("acknowledged", 1_000)
         found.kill("writer", "a")
         subprocess.run([sys.executable, "-c", CLOSED, str(store)], check=True)
         with closing(sqlite3.connect(store)) as database:
