@@ -44,8 +44,10 @@ _watches: dict[asyncio.AbstractEventLoop, LoopWatch] = {}
 
 
 async def loaded(module: str) -> None:
-    """Import a heavy part of this library in a thread, so that the loop goes on; nothing if it is there already."""
-    if module not in sys.modules:
+    """Import a heavy part of this library in a thread, so that the loop goes on; nothing if it is there already. A part
+    that another thread is still importing is waited for."""
+    found = sys.modules.get(module)
+    if found is None or getattr(found.__spec__, "_initializing", False):
         await asyncio.to_thread(import_module, module)
 
 
