@@ -11,8 +11,8 @@ from tests.mutants.hunt import assert_found, sample
 
 
 def test_a_sample_of_the_campaign_breaks_no_promise():
-    found = sample("consumer-groups", mutants.FOUND, 100, 101, 102)
-    assert all(count > 100 for count in found["checkers"].values())
+    found = sample("consumer-groups", mutants.FOUND, 100, 101, 102, 103)
+    assert all(count > 50 for count in found["checkers"].values())
 
 
 @pytest.mark.parametrize("mutant", mutants.FOUND, ids=lambda mutant: mutant.__name__)

@@ -22,9 +22,9 @@ def test_a_sample_of_seeds_breaks_no_promise():
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 
 
-@pytest.mark.parametrize("mutant", [Late, Twice, Sure], ids=lambda mutant: mutant.__name__)
-def test_mutants_of_state_transfer_are_found_in_every_order(mutant):
-    assert hunt(mutant, range(SEEDS), "states") is not None
+@pytest.mark.parametrize(("mutant", "seed"), [(Late, 2), (Twice, 2), (Sure, 25)])
+def test_mutants_of_state_transfer_are_found_in_every_order(mutant, seed):
+    assert hunt(mutant, [seed], "states") or hunt(mutant, range(SEEDS), "states")
 
 
 def test_of_those_who_were_cut_off_the_one_that_came_farthest_is_followed():
