@@ -170,6 +170,7 @@ def replay(
     from pluribus.pipeline.files import local_path
     from pluribus.pipeline.session import session
 
+    _check_archive(url, topic)
     begin, end = (None if moment is None else moment.replace(tzinfo=UTC) for moment in (start, stop))
     settings = dict(_pair(one, "--conf") for one in conf or [])
     is_here = local_path(folder) is not None
@@ -273,7 +274,7 @@ def _there(path: Path, wanted: str) -> None:
         raise BadInput(f"{path} is not there: name {wanted}")
 
 
-def _check_archive(url: str, topic: str, gaps: str) -> None:
+def _check_archive(url: str, topic: str, gaps: str = "fail") -> None:
     """Report a mistake before Spark is started."""
     from pluribus.core.url import parse_url
     from pluribus.pubsub.topics import levels_of
