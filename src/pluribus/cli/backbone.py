@@ -57,6 +57,7 @@ def backbone(
 
     configuration = load(config, url)
     settings = _settings(conf)
+    _check_golds(configuration)
     if verbose:
         os.environ[VERBOSE] = "1"
     watched = Status()
@@ -177,6 +178,15 @@ def compact(
         print_json({"fewer": fewer})
     else:
         typer.echo(f"{fewer:,} files fewer")
+
+
+def _check_golds(configuration: Any) -> None:
+    """Report a gold that cannot go on with its state before Spark is started, where the state is a local folder."""
+    from pluribus.pipeline.backbone.groups import Golds
+    from pluribus.pipeline.files import files_of, local_path
+
+    if local_path(configuration.state) is not None:
+        Golds(files_of(configuration.state)).groups(configuration)
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

@@ -27,8 +27,8 @@ from ..files import files_of
 from ..landing import Landing, days_between, on_days
 from ..sharing import check_shared
 from .answers import answers, enriched, shaped
-from .configuration import Configuration, Gold, Silver, seconds, time_of
 from .intake import table_of
+from .parts import Configuration, Gold, Silver, seconds, time_of
 from .report import Report
 from .tiers import WRITER, Tiers, bronze_fields, dated
 from .verdicts import DEAD, DROPPED, GOOD, Judge, judged_fields

@@ -24,7 +24,7 @@ from ...runtime.clients.log_client import LogClient
 from ...wire.bodies import BYTES
 from ..columns import kind_of_name
 from ..files import files_of
-from .configuration import Configuration
+from .parts import Configuration
 
 FOLDER = "resent"
 HEADERS = ("table", "rule", "reason", "offset", "kind")
