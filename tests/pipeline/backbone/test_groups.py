@@ -93,12 +93,16 @@ def test_a_gold_that_is_added_has_a_query_of_its_own(room):
 def test_a_gold_that_is_removed_stays_a_branch_without_answers(room):
     room.run(windows("a"), windows("b"), windows("c"))
     assert room.run(windows("a"), windows("c")) == {"gold-windows-ticks": ["a", "(b)", "c"]}
-    again = {"gold-windows-ticks": ["a", "(b)", "c"], "gold-windows-ticks-2": ["b"]}
-    assert room.run(windows("a"), windows("b"), windows("c")) == again, "one that is back is one that is added"
-    assert room.run(windows("b")) == {"gold-windows-ticks-2": ["b"]}, "a query without golds does not run"
-    third = {"gold-windows-ticks-2": ["b"], "gold-windows-ticks-3": ["a"]}
-    assert room.run(windows("a"), windows("b")) == third, "and its state is not taken for that of another"
-    assert room.run(windows("a"), windows("b")) == third
+    with pytest.raises(BadInput, match="gold 'b' was removed before, and what it answered until then is there"):
+        room.told(windows("a"), windows("b"), windows("c"))
+    two = {"gold-windows-ticks": ["a", "(b)", "c"], "gold-windows-ticks-2": ["d"]}
+    assert room.run(windows("a"), windows("c"), windows("d")) == two
+    assert room.run(windows("d")) == {"gold-windows-ticks-2": ["d"]}, "a query without golds does not run"
+    third = {"gold-windows-ticks-2": ["d"], "gold-windows-ticks-3": ["e"]}
+    assert room.run(windows("e"), windows("d")) == third, "and its state is not taken for that of another"
+    assert room.run(windows("d"), windows("e")) == third
+    with pytest.raises(BadInput, match="gold 'a' was removed before"):
+        room.told(windows("a"), windows("d"), windows("e"))
 
 
 def test_topic_condition_and_time_of_a_gold_may_change_and_what_it_computes_may_not(room):

@@ -11,7 +11,7 @@ plan, and not by its name: with other branches before it, a branch would go on w
 * a gold that is *added* gets a query of its own (or with others that are added), which begins with the first event that
   the clean topics have;
 * a gold that is *removed* stays a branch, without answers. A query whose golds are all removed does not run any more;
-* a gold that was removed and is there again is one that is added;
+* a gold that was removed and is there again is refused, too: its answers would come twice. It needs another name;
 * a gold that *computes something else* is refused, as it would go on with the old state, or answer again for all
   events: give it another name. Its topic, its condition (``where``) and its time may change.
 
@@ -125,6 +125,13 @@ class Golds:
             group = self._gone_on(configuration, name, begun, now)
             if group is not None:
                 found.append(group)
+        gone = {branch.gold.name for begun in known.values() for branch in begun.branches if branch.removed}
+        for name in now:
+            if name in gone:
+                raise BadInput(
+                    f"gold {name!r} was removed before, and what it answered until then is there: give it another "
+                    "name, and it answers for all events that the clean topics have"
+                )
         taken = {*known, *(group.name for group in found)}
         for group in _grouped(configuration, now.values()):
             number, name = 1, group.name
