@@ -206,7 +206,7 @@ class Golds:
         """What a removed gold is made of is still there, as the state of the others lies beside its own."""
         gold = branch.gold
         wanted = {gold.of} if isinstance(gold.of, str) else {*gold.of}
-        there = {one.name for one in (*configuration.silver, *configuration.enrich)}
+        there = {one.name for one in configuration.silver} | {one.name for one in configuration.enrich}
         if not wanted <= there or meaning_of(configuration, gold) != branch.meaning:
             raise BadInput(
                 f"gold {gold.name!r} is removed, and the query {name!r} of other golds still needs what it was made of "
