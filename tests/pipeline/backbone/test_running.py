@@ -295,8 +295,10 @@ def test_golds_come_and_go_and_the_others_go_on_with_their_own_state(spark, tmp_
     """
     path = tmp_path / "golds.toml"
 
-    def ran(url, **golds):
-        path.write_text(head + "".join(gold(name, value) for name, value in golds.items()))
+    words = '[[silver]]\nname = "words"\ntopics = "words"\nfields = "word string"\n'
+
+    def ran(url, more="", **golds):
+        path.write_text(head + more + "".join(gold(name, value) for name, value in golds.items()))
         assert Backbone(spark, load(path, url)).run(once=True)["adds_up"]
 
     def gold(name, value):
@@ -312,10 +314,12 @@ def test_golds_come_and_go_and_the_others_go_on_with_their_own_state(spark, tmp_
     with pluribus.sync.connect("inproc://backbone-golds", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
         url = url_of(bus)
         put(url, "numbers", 1, 1, [(n, {"n": n}) for n in range(25)])
+        put(url, "words", 2, 1, [(n, {"word": str(n)}) for n in range(3)])
         ran(url, least="min(n)", sums="sum(n)")
         assert found("least") == {0: 0, 10: 10} and found("sums") == {0: 45, 10: 145}
         put(url, "numbers", 1, 26, [(n, {"n": n}) for n in [*range(25, 60), 100]])
-        ran(url, most="max(n)", sums="sum(n)")
+        ran(url, words, most="max(n)", sums="sum(n)")
+        assert [body["word"] for body in bodies(bus, "golds/silver/words")] == ["0", "1", "2"], "a table that is added"
         assert found("least") == {0: 0, 10: 10}, "it is gone"
         assert found("sums") == {start: sum(some) for start, some in tens.items()}
         assert found("most") == {start: max(some) for start, some in tens.items()}
