@@ -226,7 +226,7 @@ STORIES = {
     Deaf: lambda: test_watching.moving("views"),
     Repeating: watching("views", range(24)),
     Nostalgic: lambda: test_watching.coming_back("partitioned"),
-    Liberal: faults_of(test_views.test_contention, range(20)),
+    Liberal: faults_of(test_views.test_contention, range(60)),
     Hasty: faults_of(test_views.test_faults, range(24)),
     Eternal: test_machine.test_leases_end,
     Forgetful: test_partitioned.test_waiting_takes_are_served_in_their_order_wherever_the_range_moves,
