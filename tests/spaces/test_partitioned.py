@@ -352,6 +352,30 @@ def test_leases_are_renewed_and_cancelled_wherever_the_range_is():
     assert story.relets[4:] == [False, False]
 
 
+def test_a_late_word_about_a_lease_changes_nothing():
+    story = Story(11, 0)
+    member = story.net.enter(1)
+    story.net.run(1)
+    deliver, asked = story.net.deliver, []
+
+    def kept(sender, to, data):
+        if isinstance(words.decode(data), words.Relet):
+            asked.append((sender, to, data))
+        deliver(sender, to, data)
+
+    story.net.deliver = kept
+    name = (member.worker, member.write(item_of(("a", 1)), 60_000_000, story.net.now))
+    story.asked[1, *name] = "write"
+    story.written[name] = ("a", 1)
+    story.net.run(0.5)
+    for lease_us in (2_000_000, 60_000_000):
+        story.relet(1, name, lease_us)
+        story.net.run(0.5)
+    deliver(*asked[0])
+    story.net.run(10)
+    assert story.relets == [True, True] and name in story.left()
+
+
 def test_a_take_and_its_write_are_one_wherever_they_belong():
     for seed in range(6):
         story = Story(seed, 0.1, copies=2)

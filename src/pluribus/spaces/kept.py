@@ -22,7 +22,7 @@ def granted(lease_us: int) -> int:
     return min(lease_us, LEASE_US_MAX)
 
 
-class KeptTuple(msgspec.Struct, array_like=True):
+class KeptTuple(msgspec.Struct, array_like=True, gc=False):
     """One tuple of the space."""
 
     number: int

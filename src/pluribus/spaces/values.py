@@ -37,7 +37,7 @@ class FieldValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     raw: bytes
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True):
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A tuple, or an entry if ``of`` names its class; then its fields have ``names``."""
 
     fields: tuple[FieldValue, ...]

@@ -390,7 +390,7 @@ class Server:
 
     def relet(self, sender: int, word: words.Relet, now: float) -> None:
         state = self.owned_state(word.range)
-        if state is None:
+        if state is None or state.over(word.worker, word.number):
             return
         assert self.epoch is not None
         self.served += 1
