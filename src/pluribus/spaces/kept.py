@@ -73,7 +73,7 @@ SavedTransaction = tuple[int, int, bool, list[int], list[int], list[int]]
 SavedTransactions = tuple[list[SavedTransaction], list[tuple[int, bool]]]
 
 
-class Together(Effects):
+class SpaceEffects(Effects):
     """The effects here of a transaction across machines."""
 
     writes: list[Write]

@@ -57,7 +57,7 @@ from ..group.sessions import SessionEntry
 from . import words
 from .conditions import range_of
 from .index import SHAPES_MAX, TupleIndex
-from .kept import Filling, KeptTuple, SavedNumbers, SavedTransactions, SpaceTransaction, Together, granted
+from .kept import Filling, KeptTuple, SavedNumbers, SavedTransactions, SpaceTransaction, SpaceEffects, granted
 from .lines import WaitingLines
 from .registrations import EVENT, NOBODY, REGISTRATIONS_MAX, KeptRegistration, Registrations
 from .templates import Template, check_template
@@ -595,7 +595,7 @@ class SpaceMachine(Machine):
     def prepare(self, row: int, places: Sequence[int], commands: Sequence[bytes]) -> Refusal | Effects:
         """Prepare commits, and writes and takes that do not wait, to be done together with other machines."""
         results: list[Any] = []
-        effects = Together(results, [], [], [], [], [])
+        effects = SpaceEffects(results, [], [], [], [], [])
         items: list[Item] = []
         taken: set[int] = set()
         for data in commands:
@@ -611,7 +611,7 @@ class SpaceMachine(Machine):
         return effects if refused is None else Refusal(refused.reason)
 
     def _prepared(
-        self, command: words.Command, effects: Together, items: list[Item], taken: set[int]
+        self, command: words.Command, effects: SpaceEffects, items: list[Item], taken: set[int]
     ) -> Outcome | Refusal:
         if isinstance(command, words.Commit):
             if self._acting(command.transaction) is None or command.transaction in effects.commits:
@@ -647,7 +647,7 @@ class SpaceMachine(Machine):
         return Refusal("only commits, writes, and takes that do not wait are done together with other machines")
 
     def commit(self, effects: Effects) -> None:
-        assert isinstance(effects, Together)
+        assert isinstance(effects, SpaceEffects)
         for number in effects.takes:
             self._remove_for(self.kept[number], 0)
         for command in effects.writes:
