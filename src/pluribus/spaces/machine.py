@@ -57,7 +57,7 @@ from ..group.sessions import SessionEntry
 from . import words
 from .conditions import range_of
 from .index import SHAPES_MAX, TupleIndex
-from .kept import Filling, KeptTuple, SavedNumbers, SavedTransactions, SpaceTransaction, SpaceEffects, granted
+from .kept import Filling, KeptTuple, SavedNumbers, SavedTransactions, SpaceEffects, SpaceTransaction, granted
 from .lines import WaitingLines
 from .registrations import EVENT, NOBODY, REGISTRATIONS_MAX, KeptRegistration, Registrations
 from .templates import Template, check_template
