@@ -14,17 +14,17 @@ from pluribus.sim.checkers.conversations import (
     same_tree,
     shown,
 )
-from pluribus.sim.machinery.campaign import campaign, play_seed
 from pluribus.sim.machinery.history import Happening, History
 from tests.conversations.hall import entry
 from tests.mutants import conversations as mutants
-from tests.mutants.hunt import assert_found
+from tests.mutants.hunt import assert_found, sample
+
+ONCE_FAILED = (7_146, 7_198)
+"""A member left a room, came back, and numbered its requests from 1 again: nobody answered them."""
 
 
 def test_a_sample_of_seeds_breaks_no_promise():
-    """In the last two a member left a room, came back, and numbered its requests from 1 again: nobody answered them."""
-    found = campaign("conversations", (22, 58, 101, 102, 7146, 7198))
-    assert found["failures"] == [], found["reasons"]
+    found = sample("conversations", mutants.FOUND, 22, *ONCE_FAILED)
     assert all(count > 10 for count in found["checkers"].values()), found["checkers"]
 
 
@@ -32,7 +32,6 @@ def test_a_sample_of_seeds_breaks_no_promise():
 def test_the_campaign_finds_the_mutant(mutant):
     seed, sentence = mutants.FOUND[mutant]
     assert_found(mutant, seed, sentence, "conversations")
-    assert play_seed("conversations", seed).failure == ""
 
 
 def history(*happenings: Happening) -> History:
