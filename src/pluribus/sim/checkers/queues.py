@@ -3,8 +3,8 @@ messages of one key are in order, and no two consumers hold a message.
 
 Clients write down ``sending`` and ``sent`` (the number is that of the message in its body, and the place that it got),
 ``told`` (place and delivery, with the body), ``rejecting``, ``settling`` and ``acknowledged``, ``moved`` and ``stayed``
-(of a transaction into another queue). Keepers write down ``given`` and ``back`` as they apply commands (the number is
-the place, and the keeper's life), and at the end ``done``: the messages of the other queue.
+(of a transaction into another queue). Keepers write down ``given``, ``back`` and ``buried`` as they apply commands (the
+number is the place, and the keeper's life), and at the end ``done``: the messages of the other queue.
 """
 
 from __future__ import annotations
@@ -158,8 +158,9 @@ def keys_in_order(history: History) -> int:
 
 
 def _tired(history: History) -> set[int]:
-    """Messages that may have been dead letters because they were given back too often."""
-    return {h.id[0] for h in history.of("given") if _given(h.body)[2] >= 3}
+    """Messages that may have been dead letters because they were given back too often, and whose tries are counted anew
+    after they were redriven. A message may be handed out the last time, come back and be buried in one command."""
+    return {h.id[0] for h in history.of("given") if _given(h.body)[2] >= 3} | {h.id[0] for h in history.of("buried")}
 
 
 def first_come(history: History) -> int:

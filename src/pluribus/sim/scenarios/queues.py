@@ -67,11 +67,15 @@ class Life(hosts.Life):
     def __init__(self, play: Play, number: int) -> None:
         super().__init__(play, number)
         self.held: dict[str, dict[int, tuple[int, int]]] = {}
+        self.dead: set[int] = set()
+        """Dead letters of the queue that has consumers."""
 
     def _commit(self, first: int, held: Sequence[bytes]) -> None:
         super()._commit(first, held)
         for name, queue in self.queues():
             self._compare(name, queue, len(held) == 1)
+            if name == "orders":
+                self._look_for_dead(queue)
 
     def queues(self) -> list[tuple[str, Queue]]:
         all_hosted = self.hosting.machines.values()
@@ -84,6 +88,12 @@ class Life(hosts.Life):
     def restored(self, index: int) -> None:
         super().restored(index)
         self.held = {}
+
+    def _look_for_dead(self, queue: Queue) -> None:
+        """A command that ends the leases of several consumers may hand a message out, take it back and bury it."""
+        for thing in queue.messages.dead.keys() - self.dead:
+            self.play.add(self.number, "buried", (thing, self.life), b"")
+        self.dead = set(queue.messages.dead)
 
     def _compare(self, name: str, queue: Queue, alone: bool) -> None:
         """Compare a queue before and after. ``alone``: only one command was applied, so a message that is ready now was
