@@ -89,6 +89,26 @@ def test_what_the_machine_raises_is_its_callers(tape: Tape, replica: LoggedMachi
     assert tape.applied == 1, "it has its place in the log all the same"
 
 
+@pytest.mark.parametrize("error", [MemoryError, RecursionError])
+def test_what_depends_on_the_process_is_no_result(tape: Tape, replica: LoggedMachine[Sum], monkeypatch, error):
+    """Another member may have applied it."""
+    first, second = Answers(), Answers()
+    replica.call(b"5", first)
+    replica.call(b"7", second)
+
+    def fail(index: int, command: bytes) -> bytes:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replica.machine, "apply", fail)
+        tape.commit(0)
+    tape.commit(0)
+    assert isinstance(first[0], Uncertain) and isinstance(second[0], Uncertain)
+    assert replica.machine.total == 0, "nothing is applied behind the gap"
+    with pytest.raises(Closed, match="open it again"):
+        replica.call(b"1", Answers())
+
+
 def test_what_is_uncertain_is_submitted_again_and_applied_once(tape: Tape, replica: LoggedMachine[Sum]):
     answers = Answers()
     replica.call(b"5", answers)

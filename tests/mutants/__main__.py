@@ -49,6 +49,7 @@ SCENARIOS = [
         "conversations": [conversations.FOUND],
         "crowd": [spread.CROWD_FOUND],
         "deaf": [deaf.FOUND],
+        "durable-replica": [hosts.DURABLE_REPLICA],
         "durable-topics": [durable.FOUND],
         "founding": [founding.FOUND],
         "group-hosts": [group_hosts.FOUND],

@@ -1,11 +1,9 @@
 """The log host in the memory of a group with one mistake each. Campaigns must find them."""
 
-import msgspec
-
 import pluribus.runtime.machines.group_host as runtime
 import pluribus.sim.machinery.jobs as jobs
 from pluribus.group.host.demand import Demands
-from pluribus.group.host.volatile import SavedMachine, VolatileLog, VolatileTending
+from pluribus.group.host.volatile import VolatileLog, VolatileTending
 
 
 class Repeated(Demands):
@@ -23,9 +21,11 @@ class Bodiless(VolatileLog):
     replaces = (runtime, "VolatileLog")
 
     def _snapshot(self):
-        saved = msgspec.msgpack.decode(super()._snapshot(), type=SavedMachine)
-        saved.bodies = {}
-        return msgspec.msgpack.encode(saved)
+        kept, self._bodies = self._bodies, {}
+        try:
+            return super()._snapshot()
+        finally:
+            self._bodies = kept
 
 
 class Falling(VolatileLog):
@@ -52,10 +52,30 @@ class Hoarding(VolatileTending):
         pass
 
 
+class Timeless(VolatileTending):
+    """Lets everything wait for ever that waits for a time."""
+
+    replaces = (runtime, "VolatileTending")
+
+    def _tick(self):
+        pass
+
+
+class Spending(VolatileTending):
+    """Never writes anything forward: a row with one live byte keeps its neighbours."""
+
+    replaces = (runtime, "VolatileTending")
+
+    def _forward(self):
+        pass
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Repeated: (0, "told twice as new"),
     Bodiless: (0, "has the body"),
     Falling: (0, "the time fell"),
     Hoarding: (0, "still own consumers"),
+    Timeless: (0, "although their time has come"),
+    Spending: (0, "dead among them"),
 }

@@ -56,6 +56,15 @@ class Jumping(Timekeeper):
         return int(self._wall() * 1e6)
 
 
+class Timeless(tending.Tending):
+    """Lets everything wait for ever that waits for a time."""
+
+    replaces = (scenario, "Tending")
+
+    def _tick(self):
+        pass
+
+
 class Generous(Demands):
     """Leaves what a consumer held with it when its owner is gone, and hands it out again."""
 
@@ -120,10 +129,13 @@ FOUND = {
     Generous: (0, "AssertionError"),
     Hollowing: (0, "is not in row"),
     Jumping: (0, "the time fell"),
+    Timeless: (0, "although their time has come"),
     Repeating: (111, "for a former life"),
     Forgetful: (30, "has another part"),
     Late: (9, "has another part"),
 }
 
-DURABLE_REPLICA = {Untouched: (1, "nothing explains")}
+DURABLE_REPLICA = {
+    Untouched: (1, "nothing explains"),
+}
 """The same for mutants that the scenario of durable replicas finds."""

@@ -2,9 +2,10 @@
 
 import io
 import json
+import sqlite3
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ def voters(found: Processes, **options: bool) -> set[str]:
     return {name for name, one in standing(found, **options).items() if one["votes"]}
 
 
+def leaderless(found: Processes, name: str) -> dict:
+    """How a keeper stands that was just started, and that nobody leads."""
+
+    def there() -> dict | None:
+        code, out, _ = run("keepers", "ls", "--url", f"multicast://{found.bus}", "--json")
+        return next((one for one in json.loads(out)["keepers"] if one["member"] == name), None) if code == 1 else None
+
+    return eventually(there, f"keeper {name} is there, and nobody leads")
+
+
 def three(found: Processes) -> dict[str, str]:
     """Three voters and somebody who publishes; the keepers' numbers."""
     for name in "abc":
@@ -78,6 +89,25 @@ def test_lost_keepers_are_replaced_and_a_dead_one_is_removed(tmp_path: Path):
         code, _, err = run("keepers", "remove", "nobody", "--url", f"multicast://{found.bus}")
         assert code == 2 and "pluribus: nobody is keeper 'nobody': use one of " in err
         found.kill("another")
+        check_publishers(found.log(), found.lines("acknowledged"))
+
+
+def test_a_keeper_that_learns_is_given_a_vote_and_goes_on_when_the_first_one_is_moved(tmp_path: Path):
+    with processes(tmp_path) as found:
+        found.keep("a")
+        found.begin("b", "--learn")
+        found.wait("b")
+        found.start("publish", "writer", "acknowledged")
+        found.more("acknowledged")
+        assert voters(found) == {"a"}
+        assert tend(found, "add", "b", client=True) == {"added": "b"}
+        assert voters(found) == set("ab")
+        tend(found, "remove", "a")
+        assert voters(found) == {"b"}
+        found.kill("a")
+        del found.addresses["a"]
+        found.more("acknowledged")
+        found.kill("writer")
         check_publishers(found.log(), found.lines("acknowledged"))
 
 
@@ -138,3 +168,33 @@ def test_a_backup_is_restored_as_a_new_keeper_and_goes_on_when_nobody_else_is_le
         found.more("afterwards")
         found.kill("later")
         check_publishers(found.log(), [*found.lines("acknowledged"), *found.lines("afterwards")])
+
+
+def test_the_store_of_the_only_keeper_is_damaged_and_what_can_be_read_of_it_goes_on(tmp_path: Path):
+    store = tmp_path / "a.db"
+    with processes(tmp_path) as found:
+        found.keep("a")
+        found.start("publish", "writer", "acknowledged")
+        found.more("acknowledged", 1_000)
+        found.kill("writer", "a")
+        subprocess.run([sys.executable, "-c", CLOSED, str(store)], check=True)
+        with closing(sqlite3.connect(store)) as database:
+            (rows,) = database.execute("SELECT COUNT(*) FROM rows").fetchone()
+        flip_a_rowid(store, rows - 20)
+        found.begin("a")
+        assert leaderless(found, "a")["health"] != "whole"
+        found.kill("a")
+        del found.addresses["a"]
+        code, out, err = run("keepers", "restore", str(store), str(tmp_path / "d.db"), "--json")
+        restored = json.loads(out)
+        assert code == 0 and restored["given_up"] >= 20, err
+        found.begin("d")
+        assert leaderless(found, "d")["keeper"] == restored["keeper"]
+        assert tend(found, "force", "--yes")["keeper"] == restored["keeper"]
+        found.wait("d")
+        kept = found.log()
+        assert kept and set(kept) <= {f"writer {number}" for number in range(len(kept))}
+        found.start("publish", "later", "afterwards")
+        found.more("afterwards")
+        found.kill("later")
+        check_publishers(found.log(), [*kept, *found.lines("afterwards")])

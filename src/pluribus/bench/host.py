@@ -24,10 +24,12 @@ from .ports import free_port
 from .report import Goal, Result, at_most, report, result
 
 COMMANDS = 5_000_000
+QUICK_COMMANDS = 100_000
 AT_A_TIME = 2_000
 OPEN_S_MAX = 3.0
 HOLD_MS_MAX = 10.0
 CHURN_ROUNDS = 600
+QUICK_ROUNDS = 60
 CHURN_BYTES = 1 << 20
 """Bytes of each round, which stands for six seconds of the hour."""
 KEPT_BYTES = 16 << 20
@@ -81,14 +83,15 @@ class Holds:
 
 
 def run(*, quick: bool = False, progress: Callable[[str], None], **_: Any) -> dict[str, Any]:
-    commands = 100_000 if quick else COMMANDS
-    rounds = 60 if quick else CHURN_ROUNDS
+    commands = QUICK_COMMANDS if quick else COMMANDS
+    rounds = QUICK_ROUNDS if quick else CHURN_ROUNDS
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         rate, holds = run_on_loop(_fill(path / "plain.db", commands, progress))
         hold_ms = holds.longest_s * 1e3
         open_s, worked_s = run_on_loop(_opened(path / "plain.db"))
         live, stored = run_on_loop(_churn(path / "churn.db", rounds, progress))
+        files = sum(file.stat().st_size for file in path.glob("churn.db*"))
     results: list[Result] = [
         result(f"commands of a plain machine, {commands:,}", "commands/s", [rate]),
         result(f"opening {commands:,} commands", "s", [open_s]),
@@ -97,6 +100,7 @@ def run(*, quick: bool = False, progress: Callable[[str], None], **_: Any) -> di
         result("longest hold of the loop by a snapshot, processor time", "ms", [holds.longest_worked_s * 1e3]),
         result("store after churn", "MB", [stored / 1e6]),
         result("live after churn", "MB", [live / 1e6]),
+        result("files after churn, as long as they ever were", "MB", [files / 1e6]),
     ]
     goals: list[Goal] = [
         at_most("opening a plain machine, s", open_s, OPEN_S_MAX),

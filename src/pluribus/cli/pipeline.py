@@ -223,14 +223,17 @@ def scale(
     core_rate: Annotated[
         float, typer.Option(help="Events a second of a core of Spark: `pluribus bench pipeline`.", min=1)
     ] = 250_000,
+    simulate: Annotated[
+        float, typer.Option(help="Simulate the keepers of the busiest log for so many seconds, too.", min=0)
+    ] = 0.0,
     seed: int = 1,
     json: JsonFlag = False,
 ) -> None:
-    """Compute what a load needs: logs, keepers, disks, cores, files; and measure the busiest log."""
+    """Compute what a load needs: logs, keepers, disks, cores, files; and play the busiest hour of the busiest log."""
     from pluribus.pipeline.scale import Load, Means, estimate
 
     load = Load(events, topics, body, skew, peak, days)
-    found = estimate(load, Means(logs, log_events_s=log_rate, core_events_s=core_rate), seed)
+    found = estimate(load, Means(logs, log_events_s=log_rate, core_events_s=core_rate), seed, simulate)
     if json:
         print_json(found)
         return

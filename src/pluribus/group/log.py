@@ -62,6 +62,11 @@ class StateMachine(Protocol):
         """Become what ``snapshot`` gave; empty bytes are the state before the first command."""
 
 
+STOPS = (MemoryError, RecursionError, SystemError)
+"""Exceptions of a machine that depend on the process and not on the command. They are no outcome, because other
+replicas may not have raised them: a keeper stops applying, a member leaves the replica."""
+
+
 class StateInParts(Protocol):
     """A state that is kept and handed over in named parts, so that nothing of the size of the whole is built at once.
 

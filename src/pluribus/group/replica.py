@@ -22,7 +22,8 @@ began is applied by then. A stale read does not wait.
 
 Promises: linearizable calls and ordered reads; every call ends once, with a result, an error of the machine
 (``Refused``), or ``Uncertain``. Assumes a log that orders alike everywhere, and a machine that is a function of its
-commands; an exception that it raises is a result like any other.
+commands; an exception that it raises is a result like any other, but for those that depend on the process (``STOPS``):
+this replica stops, and callers learn nothing of it.
 
 Bounded: ``SESSIONS_MAX`` sessions, ``CALLS_MAX`` calls under way a session; then ``Overflow``.
 """
@@ -37,7 +38,7 @@ import msgspec
 
 from ..core.errors import Closed, Overflow, PluribusError, Refused, Uncertain
 from .acknowledged import Runs
-from .log import LogPort, StateMachine
+from .log import STOPS, LogPort, StateMachine
 from .sessions import FIRST_TIME, Command, SessionEntry, Sessions
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,9 @@ class LoggedMachine(Generic[M]):
         self.session = session
         self.on_applied: Callable[[int, int], None] = lambda first, count: None
         """Called after each batch, for callers that wait for an index."""
+        self.on_failed: Callable[[], None] = self.close
+        """Called when this machine may differ from the others, because the process could not apply a command."""
+        self._halted = False
         self._log = port
         self._sessions = Sessions()
         self._next = 0
@@ -231,6 +235,8 @@ class LoggedMachine(Generic[M]):
     # Applying
 
     def _commit(self, first: int, encoded: Sequence[bytes]) -> None:
+        if self._halted:
+            return
         for index, one in enumerate(encoded, first):
             command = Command.decoded(one)
             if command is None:
@@ -238,7 +244,13 @@ class LoggedMachine(Generic[M]):
                 continue
             entry = self._sessions.known(command, self.generation)
             if entry is None:
-                entry = self._apply(index, command.command)
+                try:
+                    entry = self._apply(index, command.command)
+                except STOPS:
+                    log.exception("the replica %r is left: this member could not apply command %d", self.name, index)
+                    self._halted = True
+                    self.on_failed()
+                    return
                 self._sessions.keep(command, entry)
             self._answer((command.session, command.sequence), entry)
         self.on_applied(first, len(encoded))
@@ -246,6 +258,8 @@ class LoggedMachine(Generic[M]):
     def _apply(self, index: int, command: bytes) -> SessionEntry:
         try:
             return SessionEntry(True, self.machine.apply(index, command))
+        except STOPS:
+            raise
         except Exception as error:  # noqa: BLE001 - the same everywhere, so it is a result
             return SessionEntry(False, f"{type(error).__name__}: {error}".encode())
 

@@ -26,9 +26,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
+from struct import Struct
 
 import msgspec
 
@@ -49,16 +51,8 @@ COMMAND_BYTES_MAX = 256 << 20
 PROMISES = "total safe"
 
 
-class SavedLog(msgspec.Struct, array_like=True):
-    """The state of a log on its way to a joiner."""
-
-    generation: int
-    index: int
-    state: bytes
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(SavedLog).decode
+_head = Struct("<QQ")
+"""In front of a state on its way to a joiner: the generation, and the index of the next command."""
 
 
 class Submission(msgspec.Struct, eq=False):
@@ -96,6 +90,8 @@ class SafeLog:
         self.applied = 0
         self.on_commit: Callable[[int, Sequence[bytes]], None] = lambda index, commands: None
         self.on_snapshot: Callable[[], bytes] = bytes
+        self.on_snapshot_in_pieces: Callable[[], Iterable[bytes]] | None = None
+        """In the place of ``on_snapshot``: an iterator of pieces of the state as it is now, which are fetched later."""
         self.on_restore: Callable[[int, bytes], None] = lambda index, state: None
         self.on_ready: Callable[[], None] = lambda: None
         """Called when the state is here (again), and when the group has other members."""
@@ -320,16 +316,19 @@ class SafeLog:
 
     # State
 
-    def snapshot(self) -> bytes:
-        return _encode(SavedLog(self.generation, self.applied, self.on_snapshot()))
+    def snapshot(self) -> bytes | Iterable[bytes]:
+        head = _head.pack(self.generation, self.applied)
+        if self.on_snapshot_in_pieces is not None:
+            return chain([head], self.on_snapshot_in_pieces())
+        return head + self.on_snapshot()
 
     def restore(self, state: bytes) -> None:
-        saved = _decode(state)
-        if self.generation not in (0, saved.generation):
+        generation, index = _head.unpack_from(state)
+        if self.generation not in (0, generation):
             self.on_lost()
-        self.generation = saved.generation
-        self.applied = saved.index
-        self.on_restore(saved.index, saved.state)
+        self.generation = generation
+        self.applied = index
+        self.on_restore(index, state[_head.size :])
 
     def _go_on_older(self, change: ViewChange) -> None:
         """Make a new generation; members that go on with the same state in the same view compute the same number."""

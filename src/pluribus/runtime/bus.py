@@ -343,8 +343,9 @@ class connect:
 
     ``store`` makes this member a keeper of durable topics: a file, or the URL of a PostgreSQL server. The first keeper
     of a bus begins the log; others follow it, and become voters if ``votes`` is true. With ``voters=3`` (given to each
-    of the three) the log begins when three voting keepers are there, and all of them are its voters. If a store is gone
-    although something was kept in it, opening it is refused; ``fresh=True`` begins another store, as a new keeper.
+    of the three, with ``votes=True``) the log begins when three voting keepers are there, and all of them are its
+    voters. If a store is gone although something was kept in it, opening it is refused; ``fresh=True`` begins another
+    store, as a new keeper.
     ``machines`` are state machines of your own, by kind, whose code this keeper has: ``{"counter": Counter}``; use them
     with ``bus.replica(name, kind, durable=True)``. ``serve`` is an address, HOST:PORT, at which this member serves
     clients: programs that are no members, and connect to ``client://HOST:PORT/BUS``. They use the bus with the same

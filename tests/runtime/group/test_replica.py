@@ -238,6 +238,34 @@ def test_a_machine_that_cannot_take_the_state_is_no_replica():
     pluribus.sim.run(main())
 
 
+class Tired(Ledger):
+    """A process that runs out of memory once."""
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        if command.startswith(b"much"):
+            raise MemoryError
+        return super().apply(index, command)
+
+
+def test_a_member_that_could_not_apply_a_command_leaves_and_gets_the_state_of_the_others_when_it_is_back():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=4, stack=VIEWS) as world:
+            machines = [Tired(), Ledger(), Ledger()]
+            tired, *others = [
+                await bus.replica("ledger", machine) for bus, machine in zip(world.buses, machines, strict=True)
+            ]
+            asked = asyncio.create_task(tired.call(b"much 5"))
+            assert await others[0].call(b"ann 1") == b"1"
+            with pytest.raises(Uncertain) as lost:
+                await asked
+            assert tired.closed and not others[0].closed
+            again = await world.buses[0].replica("ledger", Ledger())
+            assert await again.call(b"much 5", id=lost.value.id) == b"5", "the others had applied it"
+            assert await again.read(lambda ledger: ledger.accounts) == {"much": 5, "ann": 1}
+
+    pluribus.sim.run(main())
+
+
 def test_closing_ends_calls():
     async def main() -> None:
         async with pluribus.sim.world(members=3, seed=4, stack=VIEWS) as world:

@@ -117,6 +117,9 @@ async def test_a_learner_without_the_code_stores_and_does_not_serve(tmp_path):
             keeper = learner.keeping.keeper
             await eventually(lambda: keeper.keeper.seat.halted)
             assert "no version of the machine 'ledger'" in keeper.keeper.seat.halted and not keeper.ready
+            leading, halted = await first.keepers.ls()
+            assert (leading.why, halted.health) == ("", "whole")
+            assert halted.why.endswith("and version 1 is in use: start it with that code")
             assert await ledger.call(b"anna 1") == b"1"
             await eventually(lambda: keeper.keeper.ledger.durable == first.keeping.keeper.keeper.ledger.end)
 

@@ -1,6 +1,9 @@
-"""A member with a store comes to its end: whatever it was at, the store is free for the next."""
+"""A member with a store comes, while others do, and comes to its end: whatever it was at, the store is free for the
+next."""
 
 import asyncio
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -10,6 +13,35 @@ from pluribus.core.errors import BadInput
 from pluribus.core.ports import Put
 from pluribus.store.sqlite import SqliteBackend
 from tests.harness import new_bus, on_a_loop
+
+TOGETHER = """
+import asyncio, sys, threading
+import pluribus
+from pluribus.runtime.keepers import face
+
+async def main():
+    async with pluribus.connect("inproc://together") as bus:
+        loading = threading.Thread(target=face.import_module, args=(face._KEEPING,))
+        loading.start()
+        while face._KEEPING not in sys.modules:
+            pass
+        assert bus.kept is None  # asked while it is loaded
+        assert type(bus.keeping).__name__ == "Keeping"
+        loading.join()
+
+async def three():
+    buses = [pluribus.connect("inproc://three", store=":memory:") for _ in range(3)]
+    for bus in await asyncio.gather(*buses):
+        await bus.close(timeout=0)
+
+asyncio.run({run}())
+"""
+
+
+@pytest.mark.parametrize("run", ["main", "three"])
+def test_the_first_keepers_of_a_process_may_come_together(run):
+    done = subprocess.run([sys.executable, "-c", TOGETHER.format(run=run)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @on_a_loop

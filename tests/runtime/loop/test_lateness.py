@@ -95,6 +95,23 @@ def test_the_librarys_own_imports_are_nobodys_fault(tmp_path, monkeypatch, caplo
     assert "late" not in caplog.text
 
 
+def test_a_part_that_another_task_is_still_loading_is_waited_for(tmp_path, monkeypatch):
+    slow_module(tmp_path, monkeypatch, "slow_shared_part")
+    with (tmp_path / "slow_shared_part.py").open("a") as file:
+        file.write("\ncomplete = True\n")
+
+    async def used():
+        await lateness.loaded("slow_shared_part")
+        return sys.modules["slow_shared_part"].complete
+
+    async def work():
+        first = asyncio.create_task(used())
+        await eventually(lambda: "slow_shared_part" in sys.modules)
+        return [await used(), await first]
+
+    assert asyncio.run(work()) == [True, True]
+
+
 def test_an_import_of_the_application_is_told(tmp_path, monkeypatch, caplog):
     slow_module(tmp_path, monkeypatch, "slow_application")
 

@@ -169,6 +169,23 @@ async def test_who_waits_holds_its_lease_and_who_does_not_loses_it(tmp_path, mon
 
 
 @on_a_loop
+async def test_a_member_without_the_code_of_a_machine_in_memory_is_told_which_one():
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+        line = await line_to(one, durable=False)
+        await line.call(encode(Put(1, b"one")))
+        later = await line_to(other, durable=False, code=LaterJobs)
+        await eventually(lambda: machines(one).group_host("work") is None)
+        for _ in range(2):
+            with pytest.raises(
+                Refused, match="this member has version 1 of the machine 'jobs', and version 2 is in use"
+            ):
+                await asyncio.wait_for(line.call(encode(Put(2, b"two"))), 10)
+        epoch = await attached(later, 7, other.me)
+        assert (await told(later, 7, epoch))[0] == [(1, 1, [b"one"])], "what the former version had"
+
+
+@on_a_loop
 async def test_commands_under_way_are_uncertain_when_their_host_is_left():
     async with pluribus.connect(new_bus()) as bus:
         line = await line_to(bus, durable=False)

@@ -408,8 +408,7 @@ class Host(StateInParts):
         if code is None or self.version_of(kind) < version:
             have = f"version {self.version_of(kind)}" if code is not None else "no version"
             self._log.halt(
-                f"has {have} of the machine {kind!r}, and version {version} is in use: it stores and votes, and "
-                f"neither serves nor leads until it is started with that code"
+                f"has {have} of the machine {kind!r}, and version {version} is in use: start it with that code"
             )
             return None
         return code(Ground(number, self._release, self._extent, self.streams))

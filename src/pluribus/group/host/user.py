@@ -11,14 +11,11 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar
 
 from ...core.errors import BadInput
-from ..log import PART_BYTES, StateMachine
+from ..log import PART_BYTES, STOPS, StateMachine
 from ..sessions import SessionEntry
 from .machine import Ground, Machine
 from .parts import Parts
 from .table import TableMachine
-
-STOPS = (MemoryError, RecursionError, SystemError)
-"""Exceptions that depend on the process and not on the command: they stop a keeper, and are no outcome."""
 
 
 class _Whole(Parts):

@@ -1,7 +1,7 @@
 """The same machines without a disk: the host on the safe order of a group. Its state lives while the primary lives.
 
 A row is one message of the group: the machine, the time, and the commands. Bodies stay in memory at every member as
-long as a machine needs them, and are handed to joiners with the state.
+long as a machine needs them, and are handed to joiners with the state (``saved.py``).
 
 *Time.* No leader gives rows their time. Every member stamps its rows with the time of the latest row that it applied,
 plus the time that its monotonic clock counted since. The latest stamp of all is the replicated time. So it never falls,
@@ -13,15 +13,17 @@ eldest goes on where the last one died, and a proposal that two members make cou
 
 *Leases.* Owners are members here: what a member holds is free when the member is not in the view any more.
 
-*Code.* Members of one group have the same code. A member that comes to a machine that it cannot run leaves the group.
+*Code.* Members of one group have the same code. A member that comes to a machine that it cannot run leaves the group;
+whoever uses the machine there is told which code is missing.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
+from weakref import ref
 
 import msgspec
 
@@ -32,6 +34,7 @@ from ..log import Done
 from ..safelog import SafeLog
 from .forwarding import forwarding
 from .host import HOST, Host
+from .saved import Piece, SavedHead, SavedPart, SavedRows, StatePieces, pieces_of
 from .space import LogExtents
 from .words import Expire, Tick, Word, encode
 
@@ -59,19 +62,8 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     commands: list[bytes]
 
 
-class SavedMachine(msgspec.Struct, array_like=True):
-    """The state on its way to a joiner."""
-
-    index: int
-    row: int
-    time_us: int
-    parts: list[tuple[str, bytes]]
-    bodies: dict[int, tuple[int, list[bytes]]]
-
-
 Opening = Callable[[int, int, Sequence[bytes]], Any]
 _row = msgspec.msgpack.Decoder(Row)
-_saved = msgspec.msgpack.Decoder(SavedMachine)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -98,11 +90,13 @@ class VolatileLog:
         self._submitted = 0
         self._bodies: dict[int, tuple[int, list[bytes]]] = {}
         """By row, in their order: the machine, and the commands."""
-        self._freed: set[int] = set()
-        """First rows of ranges whose bodies were freed."""
+        self._freed: set[range] = set()
+        """Ranges of rows whose bodies were freed."""
+        self._taken: ref[StatePieces] | None = None
+        """The last state that was taken for a joiner; nothing when nobody fetches it any more."""
         self.malformed = 0
         log.on_commit = self._commit
-        log.on_snapshot = self._snapshot
+        log.on_snapshot_in_pieces = self._snapshot
         log.on_restore = self._restore
 
     def halt(self, why: str) -> None:
@@ -165,11 +159,11 @@ class VolatileLog:
         self._free_front(host)
         first = host.space.first_row
         for rows in host.space.dead_rows(first, self.row + 1):
-            if rows.start not in self._freed:
-                self._freed.add(rows.start)
+            if rows not in self._freed:
+                self._freed.add(rows)
                 for row in rows:
                     bodies.pop(row, None)
-        self._freed = {row for row in self._freed if row >= first}
+        self._freed = {rows for rows in self._freed if rows.start >= first}
 
     def _free_front(self, host: Host) -> None:
         first, bodies = host.space.first_row, self._bodies
@@ -200,25 +194,41 @@ class VolatileLog:
             del self._firsts[next(iter(self._firsts))]
         self._free_front(host)
 
-    def _snapshot(self) -> bytes:
+    def _snapshot(self) -> Iterable[bytes]:
         host = self.host
         assert host is not None
+        self._finish_taking()
         self.free()
-        names, _ = host.freeze(())
-        parts = [(name, host.whole_part(name)) for name in names]
-        host.thaw(False)
-        return _encode(SavedMachine(self._index, self.row, self.time_us, parts, self._bodies))
+        taken = StatePieces(host, SavedHead(self._index, self.row, self.time_us), self._bodies)
+        self._taken = ref(taken)
+        return taken
+
+    def _finish_taking(self) -> None:
+        taken = None if self._taken is None else self._taken()
+        if taken is not None:
+            taken.finish()
 
     def _restore(self, index: int, state: bytes) -> None:
         host = self.host
         assert host is not None
-        saved = _saved.decode(state) if state else SavedMachine(0, -1, 0, [], {})
+        self._finish_taking()
+        pieces = pieces_of(state)
+        saved = next(pieces, SavedHead(0, -1, 0))
+        assert isinstance(saved, SavedHead)
         self._index, self.row = saved.index, saved.row
         self.time_us, self._time_at = saved.time_us, self._clock.now()
-        self._bodies = dict(sorted(saved.bodies.items()))
+        self._bodies = {}
         self._firsts.clear()
         self._freed.clear()
-        host.restore(saved.index, saved.parts)
+        host.restore(saved.index, self._parts_among(pieces))
+
+    def _parts_among(self, pieces: Iterator[Piece]) -> Iterator[tuple[str, bytes]]:
+        """Keep the rows that come behind the parts."""
+        for piece in pieces:
+            if isinstance(piece, SavedPart):
+                yield piece.name, piece.data
+            elif isinstance(piece, SavedRows):
+                self._bodies.update({row: (machine, commands) for row, machine, commands in piece.rows})
 
     def validate(self) -> None:
         """For tests."""
@@ -289,6 +299,8 @@ class VolatileTending:
             found = hosted.machine.chores() if hosted.machine.busy else []
             if found:
                 self._submit("search", number, found)
+                if "search" not in self._proposed:  # it is tried again with the next look
+                    return
         self._search()
 
     @property
@@ -370,6 +382,8 @@ class VolatileTending:
                 self._host.take_outcomes(index, len(commands))
                 if what in ("tick", "search"):
                     self.applied()
+            elif what == "search":
+                self._search_again(machine)
             if what == FORWARD:
                 self._forwarding -= 1
                 if error is None and not self._forwarding:
@@ -382,4 +396,11 @@ class VolatileTending:
         except PluribusError as error:  # it is tried again with the next look
             self._proposed.discard(what)
             self._forwarding -= what == FORWARD
+            if what == "search":
+                self._search_again(machine)
             log_.debug("%r was not told: %s", self._log.log.name, error)
+
+    def _search_again(self, number: int) -> None:
+        hosted = self._host.machines.get(number)
+        if hosted is not None:
+            hosted.machine.search_again()

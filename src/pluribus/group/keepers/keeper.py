@@ -204,7 +204,7 @@ class Keeper:
         """Apply nothing more, because the code of a machine is missing here. This keeper still stores, acknowledges and
         votes; it does not lead."""
         self.seat.halted = why
-        self._report(why)
+        self._report(f"{why}; it stores and votes, and neither serves nor leads")
         if self.leads:
             self._step_down(why)
 

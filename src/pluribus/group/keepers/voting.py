@@ -63,7 +63,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     """``whole``; ``damaged``: rows are being put back; ``lost``: it gets everything again; ``broken``: its store takes
     nothing any more."""
     why: str = ""
-    """Why it can neither vote nor lead, if that is so."""
+    """Why it cannot vote, or cannot serve and lead, if that is so."""
     leader: str = ""
     """The leader that it follows now; empty if it hears none."""
     epoch: int = 0
@@ -101,7 +101,7 @@ def standing_of(keeper: Keeper, member: str = "") -> Standing:
         votes=keeper.id in voters,
         role=keeper.role.name if keeper.role is not None else "",
         health="broken" if ledger.broken else HEALTHS[ledger.meta.health],
-        why=ledger.complaint,
+        why=ledger.complaint or seat.halted,
         leader=named(seat.leader) if hears and seat.leader else "",
         epoch=ledger.epoch,
         last_epoch=ledger.last_epoch,

@@ -46,7 +46,7 @@ class Replica(Generic[M]):
         self._closed = False
         self.opening = Opening(self.close)
         log.on_ready = self._wake
-        log.on_failed = self._leave
+        log.on_failed = self._core.on_failed = self._leave
         log.on_lost = self._lost
         self._channel: Channel = log.start()
 

@@ -26,14 +26,16 @@ class KeepersFace:
     @property
     def keeping(self) -> Keeping:
         """The way to the keepers, and this member's own, if it is one; for those who extend it."""
-        module = sys.modules.get(_KEEPING) or import_module(_KEEPING)
-        return cast("Keeping", cast(Styled, self)._style(module.Keeping))
+        style = getattr(sys.modules.get(_KEEPING), "Keeping", None)
+        if style is None:  # or another thread is still loading it: this waits
+            style = import_module(_KEEPING).Keeping
+        return cast("Keeping", cast(Styled, self)._style(style))
 
     @property
     def kept(self) -> Keeping | None:
         """``keeping``, if anything was asked of keepers on this bus."""
-        module = sys.modules.get(_KEEPING)
-        return None if module is None else self._styles.found(module.Keeping)
+        style = getattr(sys.modules.get(_KEEPING), "Keeping", None)
+        return None if style is None else self._styles.found(style)
 
     @property
     def durable(self) -> Durable:

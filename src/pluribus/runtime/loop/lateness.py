@@ -26,7 +26,7 @@ from importlib import import_module
 from time import monotonic, process_time
 from types import FrameType
 
-from ...core.errors import BadInput
+from ...core.errors import BadInput, SimulationError
 from ...core.limits import LATE_S
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,14 @@ _watches: dict[asyncio.AbstractEventLoop, LoopWatch] = {}
 
 
 async def loaded(module: str) -> None:
-    """Import a heavy part of this library in a thread, so that the loop goes on; nothing if it is there already."""
-    if module not in sys.modules:
-        await asyncio.to_thread(import_module, module)
+    """Import a heavy part of this library in a thread, so that the loop goes on; nothing if it is there already. A part
+    that another thread is still importing is waited for."""
+    found = sys.modules.get(module)
+    if found is None or getattr(found.__spec__, "_initializing", False):
+        try:
+            await asyncio.to_thread(import_module, module)
+        except SimulationError:  # a simulated world has no threads, and its time stands still meanwhile
+            import_module(module)
 
 
 def late_after_s() -> float:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...core.errors import Closed, GroupMismatch
+from ...core.errors import Closed, GroupMismatch, Refused
 from ...group.channel import Channel
 from ...group.host import Host, Machine
 from ...group.host.space import LogExtents
@@ -66,8 +66,10 @@ class GroupHost:
         self.desk.applied()
 
     async def ready(self) -> None:
-        """Returns when the state is here."""
+        """Returns when the state is here. ``Refused`` says which code this member lacks."""
         while not self.safe.ready or self.closed:
+            if self.log.halted:
+                raise Refused(f"this member {self.log.halted}")
             channel = self._channel
             if channel is not None and channel.refused:
                 raise GroupMismatch(f"the group of the machines {self.name!r} {channel.refused}")

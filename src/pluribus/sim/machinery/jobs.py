@@ -258,6 +258,10 @@ class Jobs(Machine):
         """Every job that is not done."""
         return [*self.jobs.items(), *self.held.items(), *self.hidden.items()]
 
+    def overdue(self) -> list[int]:
+        """Jobs that are hidden although their time has come; for checks when nothing is under way."""
+        return [job for job, kept in self.hidden.items() if kept.until_us <= self.ground.now_us]
+
     def part_names(self) -> list[str]:
         return ["jobs", *self.demands.part_names()]
 

@@ -35,6 +35,8 @@ from .replica import STACK, TORMENT_S
 GROUP = "both"
 CALM_S = 40.0
 ASK_S = 5.0
+SLACK_BYTES = 2_000
+"""Rows of the last extent: those of earlier ones without anything live are freed."""
 Answer = tuple[str, Any]
 _encode = msgspec.msgpack.encode
 
@@ -212,6 +214,8 @@ class Player:
         left, right = self.jobs("left"), self.jobs("right")
         if host is None or left is None or right is None:
             raise Violation(f"{self.bus.me!r} has no machines after all faults")
+        if overdue := [*left.overdue(), *right.overdue()]:
+            raise Violation(f"jobs {overdue[:5]} are hidden at {self.bus.me!r} although their time has come")
         names, _ = host.host.freeze(())
         state = [(name, host.host.whole_part(name)) for name in names]
         host.host.thaw(False)
@@ -227,8 +231,11 @@ class Player:
             bodies = await read_bodies(host.host, hosted.number, [one.handle for _, one in every])
             for (job, _), body in zip(every, bodies, strict=True):
                 self.note("body", (job, 0), body or b"")
-        if host.log.kept_bytes > 2 * host.host.space.live + 60_000:
-            raise Violation(f"{host.log.kept_bytes} bytes are kept, and {host.host.space.live} are live")
+        space = host.host.space
+        if not space.bounded or host.log.kept_bytes > space.live + space.dead + SLACK_BYTES:
+            raise Violation(
+                f"{host.log.kept_bytes} bytes are kept: {space.live} live, and {space.dead} dead among them"
+            )
 
 
 async def play(world: World, history: History) -> None:

@@ -433,6 +433,8 @@ async def play(world: World, history: History) -> None:
         left, right = life.jobs("left"), life.jobs("right")
         counters = life.hosting.named("counters")
         assert left is not None and right is not None and counters is not None
+        if overdue := [*left.overdue(), *right.overdue()]:
+            raise Violation(f"jobs {overdue[:5]} are hidden at keeper {number} although their time has come")
         jobs = [[*one.jobs, *one.held, *one.hidden] for one in (left, right)]
         jobs[1] += right.done
         values = counters.machine.machine.values  # type: ignore[attr-defined]
