@@ -15,7 +15,7 @@ PYTEST := $(VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-re
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check style types imports house screenshots format clean
+.PHONY: help setup run test quick check style types imports house collected screenshots format clean
 
 help: ## say what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,9 +39,9 @@ quick: setup style ## style, and the short tests that need no server: for every 
 	$(PYTEST) --quick $(TESTS)
 
 check: setup ## style, types, import directions and house rules
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types style imports house
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types style imports house collected
 
-style types imports house: setup
+style types imports house collected: setup
 
 style:
 	$(VENV)/bin/ruff check .
@@ -55,6 +55,10 @@ imports:
 
 house:
 	$(VENV)/bin/pytest -q tests/test_house.py
+
+# One process writes down what pytest makes of each file, before four workers read it.
+collected:
+	@$(VENV)/bin/pytest --collect-only -qq > $(VENV)/.collected || { cat $(VENV)/.collected; false; }
 
 screenshots: setup ## take the pictures of the demo and the console in docs/
 	@$(VENV)/bin/python scripts/screenshots.py

@@ -104,12 +104,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = durations.longest_first(items, seconds)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """What is there when the tests begin, a few hundred thousand objects, stays there: Python need not look through it
-    for cycles again and again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """While tests are collected nothing becomes garbage. What is there afterwards, some hundred thousand objects, stays
+    there: Python need not look through it for cycles again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 # --- promises -------------------------------------------------------------------------------------------------------

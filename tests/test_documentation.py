@@ -162,6 +162,22 @@ def test_extras_that_are_offered_are_there():
     assert {name.strip("[]") for name in re.findall(r"`(\[[a-z]+\])`", part)} == extras
 
 
+EACH = """
+import os, runpy, sys
+
+import pluribus.sim, pluribus.sync
+
+for file in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        sys.argv = [file]
+        runpy.run_path(file, run_name="__main__")
+        break
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{file} failed")
+"""
+"""Runs scripts one after the other, each in a process of its own; the package is imported once for all of them."""
+
 with_python = [document for document in DOCUMENTS if code_blocks("python", document)]
 
 
@@ -171,21 +187,28 @@ def test_python_in_a_document_runs(document, tmp_path):
         runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if name.startswith("test_") else []
         run([sys.executable, *runner, name], tmp_path)
     saved = [path.read_text(encoding="utf-8") for path in tmp_path.glob("*.py")]
-    for code in code_blocks("python", document):
+    scripts = []
+    for number, code in enumerate(code_blocks("python", document), 1):
         if code not in saved:
-            run([sys.executable, "-c", code], tmp_path)
+            scripts.append(tmp_path / f"block_{number}.py")
+            scripts[-1].write_text(code, encoding="utf-8")
+    if scripts:
+        run([sys.executable, "-c", EACH, *map(str, scripts)], tmp_path)
 
 
 @pytest.mark.slow
-def test_the_simulators_commands_work(tmp_path):
+def test_the_simulators_commands_work(tmp_path, monkeypatch, capsys):
+    from pluribus.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     document = ROOT / "docs" / "sim.md"
     saved_files(document, tmp_path)
     commands = "".join(code_blocks("sh", document)).splitlines()
     assert len(commands) > 4 and any("--seeds 10" in command for command in commands)
     for command in commands:
         program, *arguments = shlex.split(command.replace("--seeds 10", "--seeds 1"))  # tests/sim plays more of them
-        assert program == "pluribus"
-        run([sys.executable, "-m", "pluribus", *arguments], tmp_path)
+        assert program == "pluribus" and app.run(arguments) == 0, capsys.readouterr().out
 
 
 def test_the_simulators_first_example_is_the_same_twice(tmp_path):

@@ -177,7 +177,7 @@ def test_only_doors_print():
     assert not found, complaints_of(found)
 
 
-ONE_MEANING_ROOMS = ("runtime", "group", *STYLES, "transactions", "transformations", "outbox")
+ONE_MEANING_ROOMS = ("runtime", "group", *STYLES, "access", "outbox", "tables", "transactions", "transformations")
 WORD_FILES = {
     "commands.py",
     "crowd_words.py",

@@ -60,7 +60,7 @@ async def main(kind, name):
                     try:
                         made = send()
                         if asyncio.iscoroutine(made) or hasattr(made, "__await__"):
-                            await asyncio.wait_for(made, 0.02)
+                            await asyncio.wait_for(made, 0.005)
                     except Exception:
                         pass
                 for _ in range(3):

@@ -48,3 +48,9 @@ def test_code_that_cannot_be_had_is_one_sentence(tmp_path, capsys, machine, part
 def test_a_store_without_a_folder_is_one_sentence(tmp_path, capsys):
     assert app.run(["keep", "--store", str(tmp_path / "nowhere" / "kept.db"), "--url", new_bus()]) == 2
     assert "is no folder: make it first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("serve", ["nowhere", "127.0.0.1:99999", "127.0.0.1:1,127.0.0.1:2"])
+def test_a_wrong_address_is_told_before_a_store_is_made(tmp_path, capsys, serve):
+    assert app.run(["keep", "--store", str(tmp_path / "kept.db"), "--url", new_bus(), "--serve", serve]) == 2
+    assert capsys.readouterr().err.startswith("pluribus: ") and not list(tmp_path.iterdir())

@@ -1,15 +1,16 @@
 """Keepers as processes, looked after with ``pluribus keepers``: every operation of the page in docs/durable.md."""
 
+import io
 import json
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from tests.features import ROOT
+from pluribus.cli import app
 from tests.group.keepers.test_files import flip_a_rowid
 from tests.real.cluster import WITHIN_S, eventually
 from tests.real.processes import Processes, processes
@@ -22,9 +23,11 @@ pytestmark = [
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "pluribus", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=WITHIN_S)
-    return done.returncode, done.stdout, done.stderr
+    """In this process: an interpreter each would take longer than what is asked."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = app.run(arguments)
+    return code, out.getvalue(), err.getvalue()
 
 
 def tend(found: Processes, *arguments: str, client: bool = False) -> dict:

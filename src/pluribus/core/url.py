@@ -77,6 +77,15 @@ def parse_url(text: str) -> BusUrl:
     return BusUrl(scheme, bus, hosts, options, text, _founders(options, scheme, text))
 
 
+def parse_door(serve: str, bus: str) -> BusUrl:
+    """Where a member serves clients of its bus, from HOST:PORT[?options]; raises ``BadInput``."""
+    address, question, options = serve.partition("?")
+    found = parse_url(f"client://{address}/{bus}{question}{options}")
+    if len(found.hosts) != 1:
+        raise BadInput(f"serve={serve!r} names {len(found.hosts)} addresses: give one HOST:PORT")
+    return found
+
+
 def _options(query: str, url: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):

@@ -18,7 +18,7 @@ from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
 from ..core.ports import Clock, Engine, Ports, Store
 from ..core.secret import Secret
-from ..core.url import DEFAULT_URL, BusUrl, parse_url
+from ..core.url import DEFAULT_URL, BusUrl, parse_door, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
 from ..group.log import StateMachine
@@ -412,7 +412,7 @@ class connect:
         if url.scheme == "client":
             client: Bus = await self._client(url)
             return client
-        self._check_member()
+        self._check_member(url)
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
         loop, late_s = asyncio.get_running_loop(), late_after_s()
         engine = engine_for(url)
@@ -440,8 +440,10 @@ class connect:
             raise
         return bus
 
-    def _check_member(self) -> None:
-        """An option that would change nothing is a mistake of the caller."""
+    def _check_member(self, url: BusUrl) -> None:
+        """An option that would change nothing is a mistake of the caller. Nothing was opened yet."""
+        if self._serve is not None:
+            parse_door(self._serve, url.bus)
         if self._for_clients:
             given = ", ".join(f"{name}=" for name in self._for_clients)
             raise BadInput(f"a member does not log in with {given}: that is for clients, at client://HOST:PORT/BUS")

@@ -32,7 +32,7 @@ STATEMENT_CHARS_MAX = 60_000
 _MISSING = re.compile(r"no such column: (.*)", re.DOTALL)
 
 
-class Wanted:
+class TableRead:
     """One table of a statement: what is to be copied of it."""
 
     def __init__(self, name: Name, columns: Sequence[str]) -> None:
@@ -81,14 +81,14 @@ class Statement:
         self.text, self._tree = _read(text)
         self._default = default
         self.scopes = _scopes(self._tree)
-        self.tables: dict[Name, Wanted] = {}
+        self.tables: dict[Name, TableRead] = {}
         for scope in self.scopes:
             for table in _tables(scope).values():
                 name = self._name(table)
                 if name not in self.tables:
                     if len(self.tables) >= TABLES_MAX:
                         raise BadInput(f"more than {TABLES_MAX} tables: ask for fewer at a time")
-                    self.tables[name] = Wanted(name, columns_of[name[0]])
+                    self.tables[name] = TableRead(name, columns_of[name[0]])
         self._add_at_once()
 
     def _name(self, table: exp.Table) -> Name:
@@ -115,7 +115,7 @@ class Statement:
                 ):
                     self._add(wanted, column.name)
 
-    def _add(self, wanted: Wanted, name: str) -> bool:
+    def _add(self, wanted: TableRead, name: str) -> bool:
         if len(wanted.properties) >= PROPERTIES_MAX:
             raise BadInput(f"more than {PROPERTIES_MAX} properties: ask for fewer at a time")
         return wanted.add(name)
@@ -189,7 +189,7 @@ class Statement:
                     single = len(scope.sources) == 1
 
                     def resolve(
-                        column: exp.Column, alias: str = alias, wanted: Wanted = wanted, single: bool = single
+                        column: exp.Column, alias: str = alias, wanted: TableRead = wanted, single: bool = single
                     ) -> str | None:
                         if column.args.get("db") or column.args.get("catalog"):
                             return None

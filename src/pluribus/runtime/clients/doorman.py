@@ -24,7 +24,7 @@ from ...core.errors import (
 )
 from ...core.limits import CLIENT_REQUESTS_MAX, CLIENTS_MAX
 from ...core.secret import Secret
-from ...core.url import BusUrl, parse_url
+from ...core.url import BusUrl, parse_door
 from ...engines.tls import tls_option
 from ...wire import asking, door
 from ...wire.asking import Arriving
@@ -72,9 +72,7 @@ class Doorman:
     def __init__(self, bus: Bus, serve: str, secret: Secret | None = None) -> None:
         self._bus = bus
         self._secret = secret
-        self._url: BusUrl = parse_url(f"client://{_with_bus(serve, bus.url.bus)}")
-        if len(self._url.hosts) != 1:
-            raise BadInput(f"serve={serve!r} names {len(self._url.hosts)} addresses: give one HOST:PORT")
+        self._url: BusUrl = parse_door(serve, bus.url.bus)
         self._server: asyncio.Server | None = None
         self._clients: set[ClientConnection] = set()
         self.address = self._url.hosts[0]
@@ -246,9 +244,3 @@ def _certified(writer: asyncio.StreamWriter) -> str:
     shown = writer.get_extra_info("peercert") or {}
     names = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
     return names[0] if len(names) == 1 else ""
-
-
-def _with_bus(serve: str, bus: str) -> str:
-    """HOST:PORT[?options] with the bus between them."""
-    address, question, options = serve.partition("?")
-    return f"{address}/{bus}{question}{options}"

@@ -16,7 +16,7 @@ from ....queues import batch, words
 from ....queues.columns import COLUMNS, NAMES_MAX
 from ....queues.words import Outcome
 from ....tables.database import Database
-from ....tables.statement import Wanted
+from ....tables.statement import TableRead
 from ....wire.bodies import BYTES, Opaque, array_header, decode_bodies
 from ...machines.line import MachineLine
 from ..topics.durable import Durable
@@ -71,7 +71,7 @@ class Copying:
 
     # Queues.
 
-    async def queue(self, line: MachineLine[Outcome], wanted: Wanted) -> None:
+    async def queue(self, line: MachineLine[Outcome], wanted: TableRead) -> None:
         columns = [one for one in wanted.base if one in COLUMNS and (one in wanted.used or one == "number")]
         by_name = bool(wanted.properties) or wanted.star
         if by_name and "properties" not in columns:
@@ -147,7 +147,7 @@ class Copying:
 
     # Topics.
 
-    async def topic(self, durable: Durable, wanted: Wanted) -> None:
+    async def topic(self, durable: Durable, wanted: TableRead) -> None:
         pattern = wanted.name[1]
         known = await durable.topics(pattern)
         if not known:
@@ -186,7 +186,7 @@ class Copying:
                 f"the query needs bodies of more than {COPIED_BYTES_MAX:,} bytes: leave body out, or add a condition"
             )
 
-    def _insert(self, wanted: Wanted, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+    def _insert(self, wanted: TableRead, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
         """Insert rows; runs in a thread."""
         if wanted.star:
             for name in names:
@@ -204,7 +204,7 @@ class Copying:
         self._database.insert(wanted.name, columns, made)
 
 
-def _check_names(wanted: Wanted, names: dict[str, None]) -> None:
+def _check_names(wanted: TableRead, names: dict[str, None]) -> None:
     """Refuse a property that no message has, if any message has properties: it is probably misspelt."""
     for name in wanted.properties:
         if names and name not in names and len(names) < NAMES_MAX:

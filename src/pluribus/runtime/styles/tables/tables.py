@@ -10,7 +10,7 @@ from ....core.errors import BadInput, Refused
 from ....queues.words import Outcome
 from ....tables.database import Database
 from ....tables.result import SqlTable
-from ....tables.statement import Statement, Wanted
+from ....tables.statement import Statement, TableRead
 from ...machines.line import MachineLine
 from ..queues.queue import MessageQueue, Queues
 from ..style import Style
@@ -77,7 +77,7 @@ class Tables(Style):
         columns, rows = await apart(database.select, statement.text, rows_max)
         return SqlTable(columns, rows, copying.rows)
 
-    async def _line(self, wanted: Wanted) -> MachineLine[Outcome]:
+    async def _line(self, wanted: TableRead) -> MachineLine[Outcome]:
         """The line to a queue that exists: a query makes none."""
         schema, name = wanted.name
         queues: Queues = self.bus._style(Queues)
