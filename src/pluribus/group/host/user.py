@@ -138,8 +138,8 @@ def hosted(kind: str, code: Callable[[], StateMachine]) -> type[UserMachine]:
     """The host's machine for a user's one. A new meaning of commands needs a greater ``code.version`` (default 1)."""
     if hasattr(code, "version") and isinstance(code, type) and not code.__dictoffset__:
         raise BadInput(
-            f"objects of the machine {kind!r} are told the version in use as an attribute, for which __slots__ leave no "
-            "room: leave them out"
+            f"objects of the machine {kind!r} are told the version in use as an attribute, for which __slots__ leave "
+            "no room: leave them out"
         )
     members: dict[str, Any] = {"kind": kind, "version": int(getattr(code, "version", 1)), "code": staticmethod(code)}
     return type(f"Hosted_{kind}", (UserMachine,), members)
