@@ -6,6 +6,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, GroupMismatch, NotPrimary, Refused, Uncertain
+from pluribus.group.host.user import hosted
 from pluribus.runtime.keepers import durable_replica
 from tests.harness import eventually, new_bus, on_a_loop
 from tests.runtime.group.test_replica import Ledger, balance
@@ -218,6 +219,29 @@ async def test_a_version_that_cannot_take_over_the_state_is_refused_and_stops_no
         await bus.publish("t", 1, durable=True)
         shown = {machine.name: machine.version for machine in (await bus.keepers.ls())[0].machines}
         assert shown["visits"] == 1
+
+
+class Tabled(pluribus.TableMachine):
+    version = 2
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        self.table["count"] = count = self.table.get("count", 0) + int(command)
+        return b"%d" % count
+
+
+@on_a_loop
+async def test_a_plain_machine_does_not_become_a_table_unnoticed(tmp_path, monkeypatch):
+    path, url = tmp_path / "kept.db", new_bus()
+    async with pluribus.connect(url, store=path, machines={"counter": Counter}) as bus:
+        visits = await bus.replica("visits", "counter", durable=True)
+        await visits.call(b"5")
+        host = bus.keeping.keeper.desk.host
+        monkeypatch.setitem(host._codes, "counter", hosted("counter", Tabled))
+        bus.keeping.keeper.desk.tending._announce()
+        await eventually(lambda: host.announced(bus.keeping.keeper.keeper.id).get("counter") == 2)
+        with pytest.raises(Refused, match="is the state of a plain machine, and its class is a TableMachine one"):
+            await bus.replica("visits", "counter", durable=True, version=2)
+        assert await visits.call(b"1") == b"6"
 
 
 def test_without_a_loop(tmp_path):

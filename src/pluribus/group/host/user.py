@@ -10,7 +10,7 @@ object is the one in use: keepers with later code go on in it until all voters h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, ClassVar
 
 from ...core.errors import BadInput
@@ -18,7 +18,7 @@ from ..log import PART_BYTES, STOPS, StateMachine
 from ..sessions import SessionEntry
 from .machine import Ground, Machine
 from .parts import Parts
-from .table import TableMachine
+from .table import NAMES, TableMachine
 
 
 class _Whole(Parts):
@@ -115,11 +115,22 @@ class UserMachine(Machine):
 
     def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
         if self._table is not None:
-            self._table.restore(parts)
+            self._table.restore(self._named_like(NAMES[0], parts))
             return
-        pieces = [data for _, data in parts]
+        pieces = [data for _, data in self._named_like(_name(0), parts)]
         self._count = len(pieces)
         self.machine.restore(b"".join(pieces))
+
+    def _named_like(self, name: str, parts: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+        """The parts, unless they are those of the other sort of machine."""
+        for part in parts:
+            if len(part[0]) != len(name):
+                kept, here = ("plain", "TableMachine") if self._table is not None else ("TableMachine", "plain")
+                raise BadInput(
+                    f"what is kept of {self.kind!r} is the state of a {kept} machine, and its class is a {here} one: "
+                    "give the new class a kind of its own, and copy the state into another replica"
+                )
+            yield part
 
 
 def _name(number: int) -> str:
