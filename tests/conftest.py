@@ -7,6 +7,7 @@ of tests for each.
 """
 
 import faulthandler
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -101,6 +102,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if durations.is_quick(item, seconds)]
     if hasattr(config, "workerinput"):
         items[:] = durations.longest_first(items, seconds)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is there when the tests begin, a few hundred thousand objects, stays there: Python need not look through it
+    for cycles again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 # --- promises -------------------------------------------------------------------------------------------------------

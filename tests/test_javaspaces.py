@@ -135,3 +135,21 @@ async def test_leases_are_granted_renewed_cancelled_and_end():
         await eventually(lambda: not machine.kept)
         with pytest.raises(LeaseEnded, match="has ended"):
             await short.cancel()
+
+
+@on_a_loop
+async def test_a_listener_that_fails_is_told_of_the_next_event(caplog):
+    async with pluribus.connect(new_bus()) as bus:
+        space = await JavaSpace.find(bus, "failing")
+        told = []
+
+        def listen(event):
+            told.append(event.entry)
+            if len(told) == 1:
+                raise LeaseEnded("not that of the registration")
+
+        await space.notify(JavaAccount(), None, listen, FOREVER)
+        for balance in (1, 2):
+            await space.write(JavaAccount("Ann", balance), None, FOREVER)
+        await eventually(lambda: told == [JavaAccount("Ann", 1), JavaAccount("Ann", 2)])
+        assert "a listener failed on" in caplog.text

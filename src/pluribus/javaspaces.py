@@ -19,12 +19,13 @@ spaces, queues and topics, or None; several processes act in one by ``bus.transa
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from .core.errors import BadInput, LeaseEnded
+from .core.errors import BadInput, Closed, LeaseEnded
 from .runtime.styles.spaces.space import Acts, Lease, Registration, Space, SpaceEvent
 
 FOREVER = (1 << 63) - 1
@@ -35,7 +36,10 @@ Txn = Acts | int | None
 """A transaction of the bus, the number that it is known by in the space, or none."""
 
 RemoteEventListener = Callable[["RemoteEvent"], Any]
-"""Is called with every event; a coroutine function is awaited."""
+"""Is called with every event; a coroutine function is awaited. If it fails, that is logged, and it is called again with
+the next event."""
+
+log = logging.getLogger(__name__)
 
 
 class RemoteEvent(msgspec.Struct, frozen=True):
@@ -128,10 +132,13 @@ async def _listen(registration: Registration, listen: RemoteEventListener) -> No
     try:
         async for event in registration:
             told = RemoteEvent(event.sequence, registration.number, event.hand_back, event.value, event.missed)
-            answer = listen(told)
-            if isinstance(answer, Awaitable):
-                await answer
-    except LeaseEnded:
+            try:
+                answer = listen(told)
+                if isinstance(answer, Awaitable):
+                    await answer
+            except Exception:
+                log.exception("a listener failed on %r", told)
+    except (LeaseEnded, Closed):
         return
 
 

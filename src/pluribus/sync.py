@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .runtime.keepers.sync import SyncKeepers as Keepers
     from .runtime.styles.access.sync import SyncAccess as Access
     from .runtime.styles.conversations.sync import SyncConversations as Conversations
+    from .runtime.styles.conversations.sync import SyncGroupManager as GroupManager
     from .runtime.styles.conversations.sync import SyncRoom as Room
     from .runtime.styles.objects.sync import SyncCommunicator as ObjectCommunicator
     from .runtime.styles.objects.sync import SyncDirectory as ObjectDirectory
@@ -62,6 +63,7 @@ __all__ = [
     "DurableSubscription",
     "EnrolledSlot",
     "Group",
+    "GroupManager",
     "Handle",
     "Keepers",
     "Lease",
@@ -105,6 +107,7 @@ _LATE_NAMES = {
     "Doorman": "clients.sync:SyncDoorman",
     "Durable": "sync.durable:Durable",
     "EnrolledSlot": "styles.slots.sync:SyncEnrolledSlot",
+    "GroupManager": "styles.conversations.sync:SyncGroupManager",
     "Handle": "styles.objects.sync:SyncHandle",
     "Keepers": "keepers.sync:SyncKeepers",
     "Lease": "styles.spaces.sync:SyncLease",

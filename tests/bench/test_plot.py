@@ -62,5 +62,13 @@ def test_the_command_draws_what_was_measured(tmp_path, monkeypatch, capsys):
     assert run(["bench", "group", "--plot", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == outcome
     assert ElementTree.fromstring(file.read_text()).tag.endswith("svg")
-    assert run(["bench", "group", "--plot", str(tmp_path / "no" / "folder.svg")]) == EXIT_BAD_INPUT
-    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, monkeypatch, capsys):
+    def measured(**wanted):
+        raise AssertionError("something was measured")
+
+    monkeypatch.setattr(command, "bench", lambda name: measured)
+    for file in (tmp_path / "no" / "folder.svg", tmp_path):
+        assert run(["bench", "group", "--plot", str(file)]) == EXIT_BAD_INPUT
+        assert "cannot be written" in capsys.readouterr().err

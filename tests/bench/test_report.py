@@ -1,7 +1,9 @@
 """The form of a bench's result, and the harness that runs its processes. What is measured is not tested here."""
 
 import json
+import re
 import statistics
+from inspect import signature
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,9 @@ from pluribus.bench.engines import SIZES, carried, percentile
 from pluribus.bench.ports import free_port
 from pluribus.bench.processes import Together, measure
 from pluribus.bench.report import at_least, at_most, report, result
+from pluribus.cli.app import EXIT_BAD_INPUT, load_verb, run
 from pluribus.core.errors import BadInput, PluribusError
+from tests.features import ROOT
 
 numbers = st.floats(1e-3, 1e9)
 
@@ -96,3 +100,22 @@ def test_a_process_that_fails_is_told_at_once():
 def test_an_answer_that_does_not_come_is_told():
     with pytest.raises(PluribusError, match=r"did not answer in 0\.01 s"):
         Together(1).collect(0.01)
+
+
+def test_an_option_of_another_bench_is_refused(capsys):
+    assert run(["bench", "views", "--peers", "zmq"]) == EXIT_BAD_INPUT
+    assert "--peers changes nothing in the bench views" in capsys.readouterr().err
+    assert run(["bench", "match", "--secret"]) == EXIT_BAD_INPUT
+    assert "--secret changes nothing" in capsys.readouterr().err
+
+
+def test_every_bench_that_a_document_starts_takes_its_options():
+    options = {word: parameter.name for parameter in load_verb("bench").params for word in parameter.opts}
+    found = 0
+    for document in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for name, words in re.findall(r"pluribus bench ([a-z-]+)([^`|#\n<]*)", document.read_text(encoding="utf-8")):
+            taken = {*signature(bench(name)).parameters, "plot", "json"}
+            for word in words.split():
+                assert not word.startswith("--") or options[word] in taken, (document.name, name, word)
+                found += 1
+    assert found > 50, "else this shows nothing"

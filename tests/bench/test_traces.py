@@ -3,7 +3,7 @@
 import pyarrow.parquet as parquet
 
 from pluribus.bench import traces
-from pluribus.bench.traces import EACH, GROUPS, MEMBERS, ROUND, write_trace
+from pluribus.bench.traces import GROUPS, MEMBERS, write_trace
 from pluribus.sim.checkers.wholeness import all_is_read
 from pluribus.sim.machinery.history import Happening, History
 from pluribus.sim.scenarios.groups import GROUPS as SCENARIO
@@ -32,11 +32,13 @@ def history_of(path) -> History:
 
 
 def test_checkers_find_nothing_in_it_and_much_to_check(tmp_path, monkeypatch):
-    monkeypatch.setattr(traces, "ROUNDS_A_VIEW", 8)
+    each = 10
+    for name, value in (("ROUNDS_A_VIEW", 8), ("EACH", each), ("ROUND", each * MEMBERS)):
+        monkeypatch.setattr(traces, name, value)
     rounds = 4 * len(GROUPS)  # two views, in which each group has two rounds
-    made = write_trace(tmp_path, rounds * ROUND * MEMBERS)
+    made = write_trace(tmp_path, rounds * each * MEMBERS * MEMBERS)
     history = history_of(tmp_path)
-    assert made == rounds * EACH * MEMBERS * MEMBERS == sum(1 for _ in history.of("deliver"))
+    assert made == rounds * each * MEMBERS * MEMBERS == sum(1 for _ in history.of("deliver"))
     # It tells what came up to the members' groups, and not what their programs read.
     checks = {name: check(history) for name, check in SCENARIO.checkers.items() if check is not all_is_read}
     assert all(checks[name] > 0 for name in ("integrity", "fifo", "causal", "semantic", "safe", "view_agreement"))

@@ -165,3 +165,17 @@ def test_the_table_for_people_shows_every_finding(capsys):
     output = capsys.readouterr().out
     for name in ("Python", "loopback multicast", "UDP segmentation", "Java", "PostgreSQL", "NATS", "browser"):
         assert name in output
+
+
+@pytest.mark.parametrize("reason", ["", "it was not compiled"])
+def test_whether_the_compiled_parts_are_in_use_is_told(monkeypatch, reason):
+    from pluribus._speed import quick
+
+    monkeypatch.setattr(quick, "COMPILED", not reason)
+    monkeypatch.setattr(quick, "REASON", reason)
+    found = probes.probe_compiled()
+    assert (
+        found.ok is not bool(reason)
+        and found.detail.startswith(reason or "in use")
+        and bool(found.remedy) is bool(reason)
+    )

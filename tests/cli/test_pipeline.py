@@ -57,3 +57,12 @@ def test_what_an_archive_is_not(no_spark, capsys, tmp_path):
         words = ["pipeline", "archive", *arguments[:2], str(tmp_path / "kept"), *arguments[2:]]
         assert run(words) == 2
         assert sentence in capsys.readouterr().err
+
+
+def test_where_an_archive_is_not_played(no_spark, capsys):
+    for arguments, sentence in (
+        (["multicast://demo"], "is no member that serves clients: write client://"),
+        (["client://127.0.0.1:1/demo", "--topic", "a//b"], "a//b"),
+    ):
+        assert run(["pipeline", "replay", "s3://kept/prices", *arguments]) == 2
+        assert sentence in capsys.readouterr().err

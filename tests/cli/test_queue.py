@@ -89,8 +89,11 @@ async def transformed(tmp_path):
         assert [one.body async for one in orders.browse()] == ['[{"book":"Dune","copies":"3","total":6}]']
         assert [one.body async for one in incoming.browse(dead=True)] == ["[1,\n2]"], "text as it stands"
 
-        found = await told("configure", "parcels", "--transform", "xml(parcel) > json", "--tries", "3")
+        found = await told(
+            "configure", "parcels", "--transform", "xml(parcel) > json", "--tries", "3", "--backoff", "0.5", "30"
+        )
         assert (found["settings"]["transform"], found["settings"]["tries_max"]) == ("xml(parcel) > json", 3)
+        assert (found["settings"]["backoff_us"], found["settings"]["backoff_us_max"]) == (500_000, 30_000_000)
         await told("send", "parcels", "<parcel><to>Ann</to></parcel>")
         parcels = await keeper.queue("parcels")
         assert [one.body async for one in parcels.browse()] == ['{"to":"Ann"}']

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from pluribus.bench.ports import free_port
+from pluribus.cli import top
 from pluribus.cli.app import EXIT_BAD_INPUT, run
 from pluribus.cli.top import _table, members, summary
 from pluribus.core.ids import MemberId
@@ -138,3 +139,45 @@ def test_a_best_effort_member_has_no_view():
     told = summary(SurveyAnswer(MemberId(1), "ann", 1.0, layers), {"window": {"messages_in": 5.0}})
     assert (told["view"], told["flush_ms"], told["credit_bytes"]) == (None, {}, None)
     assert (told["drops"], told["messages_in_s"], told["messages_out_s"]) == (6, 5.0, 0.0)
+
+
+def test_every_table_has_one_line_a_row_in_80_columns(capsys: pytest.CaptureFixture[str]):
+    from rich.console import Console
+
+    machine = {"kind": "consumers", "version": 1, "where": "machines", "commands": 1_234_567, "turn_bytes": 123_456_789}
+    counts = {"held": 12_345, "dead": 1_234, "consumers": 123}
+    queue = {"machine": "queue.orders", "depth": 1_234_567, "sent_s": 12_345.0, "settled_s": 12_345.0}
+    rows = [
+        {
+            "member": "<member 1>",
+            "name": "exchange-vienna",
+            "view": 123,
+            "members": 12,
+            "primary": True,
+            "messages_in_s": 123_456.0,
+            "messages_out_s": 12_345.0,
+            "bytes_in_s": 12_345_678.0,
+            "bytes_out_s": 12_345_678.0,
+            "stalls": 123,
+            "suspicions": 12,
+            "drops": 123,
+            "keeper": {
+                "role": "follower",
+                "rows": 123_456_789,
+                "applied": 123_456_789,
+                "live_bytes": 1_234_567_890,
+                "dead_bytes": 123_456_789,
+                "snapshot_s": 1_234.0,
+                "elections": 12,
+            },
+            "machines": [
+                {**machine, **counts, **queue},
+                {**machine, **counts, "machine": "consumers/desk", "behind": 1_234_567},
+            ],
+        }
+    ]
+    tables = [_table("inproc://x", rows, 80), top._keepers(rows, 80), top._machines(rows, 80)]
+    for table, lines in zip([*tables, top._queues(rows), top._groups(rows)], (4, 3, 4, 3, 3), strict=True):
+        Console(width=80).print(table)
+        printed = capsys.readouterr().out.splitlines()
+        assert len(printed) == lines and "…" not in "".join(printed), printed

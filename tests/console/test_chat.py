@@ -204,6 +204,11 @@ def test_links_code_and_text_that_runs_backwards(air, screens):
         ["https://exa/", *safe],
         ["https://example.org/%D8%B3%D9%84%D8%A7%D9%85", *safe],
     ]
+    kinds = """async (text) => (await import("pluribus-chat/text.js")).parts(text).map((part) => part.kind)"""
+    assert bob.page.evaluate(kinds, "http://example.org/x" + ")" * 100) == ["link", "text"]
+    assert bob.page.evaluate(kinds, "http://example.org/x" + ")" * 32_000) == ["text"], (
+        "it is not looked for an end in it"
+    )
     expect(bob.page.locator(".body code").first).to_have_text("rm -rf <folder>")
     assert bob.page.locator(".body pre").text_content() == "echo '<b>'\n  indented"
     expect(bob.message("invoice").locator(".body")).to_have_text("invoiceU+202Efdp.exe")

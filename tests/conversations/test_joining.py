@@ -7,7 +7,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pluribus.conversations import joining
 from pluribus.conversations.joining import JOINED, REFUSED, TRANSITIONS, Joining, JoiningState
-from pluribus.conversations.words import COUNTER_MAX, GroupInfo, Groups, Join, Leave, Row, decode_lobby, encode
+from pluribus.conversations.words import (
+    COUNTER_MAX,
+    MEMBERS_MAX,
+    GroupInfo,
+    Groups,
+    Join,
+    Leave,
+    Row,
+    decode_lobby,
+    encode,
+)
 from pluribus.core.errors import BadInput, Overflow
 from tests.conversations.hall import Hall, Talker
 
@@ -186,11 +196,61 @@ def test_a_flood_of_invitations_is_bounded_and_hurts_nobody(monkeypatch):
     assert len(a.groups) == 21 and a.ignored == 980 and len(a.invitations) == 20
     a.heard(7, Groups([GroupInfo("real", "", 1.0)]), 0.0)
     assert "real" in a.groups
-    for number in range(90):
-        if len(a.groups) < 100:
-            a.create(f"more {number}", "", 1.0, 0.0)
-    with pytest.raises(Overflow, match="refuse some"):
+    for sender in range(1_000, 1_010):  # it comes back again and again, as another member
+        a.heard(sender, Groups([GroupInfo(f"spam {sender} {number}", "", 1.0) for number in range(20)]), 0.0)
+    assert len(a.groups) == 100
+    for number in range(6):  # a fair part
+        a.heard(8, Groups([GroupInfo(f"another real {number}", "", 1.0)]), 0.0)
+    assert {"mine", "real", *(f"another real {number}" for number in range(6))} <= a.groups.keys()
+    before = set(a.groups)
+    a.heard(1_010, Groups([GroupInfo(f"spam 1010 {number}", "", 1.0) for number in range(20)]), 0.0)
+    assert before - a.groups.keys() == {gid for gid in before - a.groups.keys() if gid.startswith("spam")}
+    for number in range(99):
+        a.create(f"more {number}", "", 1.0, 0.0)
+    assert len(a.groups) == 100
+    with pytest.raises(Overflow, match="leave some"):
         a.create("one too many", "", 1.0, 0.0)
+    a.leave("mine", 0.0)
+    a.create("one in its place", "", 1.0, 0.0)
+    assert "mine" not in a.groups and len(a.groups) == 100
+    a.tick(1e3)
+    a.validate()
+
+
+def test_invented_persons_keep_nobody_out():
+    """A table is full of them: who is on the network takes a place all the same, and others can read the lists."""
+    here: list[str] = []
+    a, b = (
+        Joining(name, Talker(me).lobby._random, piece_bytes=1 << 20, present=lambda: here)
+        for me, name in enumerate("ab")
+    )
+    a.create("G", "", 1.0, 0.0)
+    invented = [Row(f"{number:04x}", 1, True) for number in range(MEMBERS_MAX)]
+    forged = Groups([GroupInfo("G", "", 1.0, invented, len(invented))])
+    for one in (a, b):
+        one.heard(666, forged, 0.0)
+        assert len(one.groups["G"].rows) == MEMBERS_MAX
+    assert "a" in a.groups["G"].rows and "a" not in b.groups["G"].rows
+    b.join("G", 0.0)
+    here += ["a", "b"]
+    for seconds in range(3):
+        for one, other in ((a, b), (b, a)):
+            one.tick(100.0 * seconds)
+            while one.out:
+                other.heard(7, decode_lobby(encode(one.out.popleft())), 100.0 * seconds)
+    for one in (a, b):
+        assert {"a", "b"} <= set(one.groups["G"].info().members) and len(one.groups["G"].rows) == MEMBERS_MAX
+        one.heard(666, Join("G", "nobody", 1), 0.0)
+        assert "nobody" not in one.groups["G"].rows
+        one.validate()
+
+
+def test_who_is_in_a_conversation_leaves_it_and_does_not_refuse_it():
+    a = Joining("a", Talker(1).lobby._random)
+    a.create("G", "", 1.0, 0.0)
+    with pytest.raises(BadInput, match="is in 'G': leave it"):
+        a.refuse("G")
+    assert a.groups["G"].standing == JOINED
     a.validate()
 
 

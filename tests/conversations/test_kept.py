@@ -3,7 +3,7 @@
 import pytest
 
 from pluribus.conversations import kept
-from pluribus.conversations.history import History
+from pluribus.conversations.history import PATIENCE_S, History
 from pluribus.conversations.kept import KeptConversation
 from pluribus.core.ports import Append, Bounds, Put, Restart
 from tests.conversations.hall import entry
@@ -76,3 +76,46 @@ def test_messages_that_are_on_their_way_together_are_all_kept():
         history.add(one, 0.0)
     store.write(conversation.changes([entry(3, 0)], history))
     assert list(conversation._under_way) == [(3, 0)], "nothing is remembered for ever"
+
+
+def test_messages_are_read_in_the_order_in_which_they_came_also_from_a_log_that_was_written_anew():
+    store, history = OneLog(), History(messages_max=8)
+    conversation = KeptConversation(store, "x")
+    for number in range(40):
+        one = entry(9 - number % 3, number // 3)
+        history.add(one, 0.0)
+        store.write(conversation.changes([one], history))
+    assert store.start > 0, "it was written anew"
+    came = [one.id for one in history.entries()]
+    assert [one.id for one in store.reloaded().entries() if one.id in came] == came
+
+
+def test_a_kept_answer_whose_question_is_missing_is_there_at_once_and_is_not_delivered_again():
+    store, history = OneLog(), History()
+    conversation = KeptConversation(store, "x")
+    for one in (entry(2, 0, (1, 0)), entry(3, 0, (2, 0)), entry(4, 0, (5, 0)), entry(5, 0, (4, 0))):
+        history.add(one, 0.0)
+        store.write(conversation.changes([one], history))
+    assert history.waiting == 4
+    found = store.reloaded()
+    assert [one.id for one in found.entries()] == [(2, 0), (3, 0), (4, 0), (5, 0)]
+    assert found.due_at is None and found.tick(PATIENCE_S) == []
+    assert [one.entry.id for one in found.add(entry(1, 0), 1.0)] == [(1, 0)]
+    assert [depth for depth, _ in found.tree().walk()][:3] == [0, 1, 2]
+    found.validate()
+
+
+def test_a_member_without_bodies_knows_its_tree_again_also_from_a_log_that_was_written_anew():
+    store, history = OneLog(), History(messages_max=8, identities_only=True)
+    conversation = KeptConversation(store, "x")
+    for number in range(40):
+        one = entry(1, number, (1, number - 1) if number % 2 else None)
+        history.add(one, 0.0)
+        store.write(conversation.changes([one], history))
+    assert store.start > 0, "it was written anew"
+    for light in (True, False):
+        found = History(identities_only=light)
+        KeptConversation(store, "x").load(found)
+        assert set(history.identities()) <= set(found.identities())
+        assert all(number in found.lost[1] for number in range(20)), "bodies that nobody can be given"
+        found.validate()

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pluribus.conversations import history as history_of
 from pluribus.conversations import synchronising
-from pluribus.conversations.synchronising import TRANSITIONS, VAIN_MAX, SynchronisingState
+from pluribus.conversations.synchronising import ASKERS_MAX, SUMMARY_S, TRANSITIONS, VAIN_MAX, SynchronisingState
 from pluribus.conversations.words import POSITION_MAX, Answer, Request, Said, encode, unpacked
 from pluribus.core.intervals import Intervals
 from tests.conversations.hall import Hall, Talker, entry
@@ -51,7 +51,7 @@ def test_a_joiner_gets_everything_and_the_group_sends_each_message_once():
 
 def test_without_suppression_nothing_is_wrong_and_everything_is_sent_many_times(monkeypatch):
     """It is a cost, which is counted, and no error."""
-    monkeypatch.setattr("pluribus.conversations.synchronising._identities", lambda entries: {})
+    monkeypatch.setattr("pluribus.conversations.synchronising.identities_of", lambda entries: {})
     talkers = [Talker(me) for me in (1, 2, 3, 4)]
     hall = Hall(*talkers[:3])
     for _ in range(30):
@@ -118,6 +118,18 @@ def test_the_newest_request_wins_and_a_repeated_one_starts_nothing():
     a.sync.validate()
 
 
+def test_a_flood_of_requests_keeps_no_answer_from_others():
+    a = Talker(1)
+    a.sync.say(entry(1, 0), 0.0)
+    a.sync.out.clear()
+    a.sync.heard(9, Request(1, 0, 0, (1 << 63) - 1, []), 0.0)
+    for part in range(3 * ASKERS_MAX):
+        a.sync.heard(666, Request(1, part, 0, (1 << 63) - 1, []), 0.0)
+    a.sync.validate()
+    a.sync.tick(1.0)
+    assert 9 in {word.asker for word in a.sync.out if isinstance(word, Answer)}
+
+
 def test_an_answer_before_its_request_is_used_and_not_repeated():
     a = Talker(1)
     entries = [entry(2, number) for number in range(4)]
@@ -142,6 +154,33 @@ def test_a_request_of_many_writers_is_said_in_parts_that_together_say_all():
     assert words[0].low == 0 and words[-1].high == (1 << 63) - 1
     assert all(one.high + 1 == other.low for one, other in pairwise(words))
     assert {writer for word in words for writer in unpacked(word.have)} == a.history.have.keys()
+
+
+def test_who_has_the_same_as_a_summary_in_many_words_need_not_say_its_own():
+    a, b, c = Talker(1), Talker(2), Talker(3)
+    for writer in range(10, 400):
+        for talker in (a, b, c):
+            if talker is not c or writer != 200:
+                talker.sync.heard(writer, Said([entry(writer, 0)]), 0.0)
+    for talker in (a, b, c):
+        talker.sync.begin(0.0)
+    a.sync._request()
+    words = [word for word in a.sync.out if isinstance(word, Request)]
+    assert len(words) > 2
+    for word in words:
+        b.sync.heard(1, word, 1.0)
+        c.sync.heard(1, word, 1.0)
+    assert not b.sync._first and b.sync._summary_s > SUMMARY_S
+    assert c.sync._first and c.sync._summary_s == SUMMARY_S, "it lacks something"
+    late = Talker(4)
+    for writer in range(10, 400):
+        late.sync.heard(writer, Said([entry(writer, 0)]), 0.0)
+    late.sync.begin(0.0)
+    for word in words[1:]:
+        late.sync.heard(1, word, 1.0)
+    assert late.sync._first, "it has not heard the whole"
+    for talker in (a, b, c, late):
+        talker.sync.validate()
 
 
 @pytest.mark.parametrize("seed", range(6))

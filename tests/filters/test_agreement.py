@@ -45,7 +45,7 @@ def selected(connection, dialect, tree, seen):
     return [int(number) for (number,) in connection.execute(query, (stored, *clause.parameters))]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(trees, min_size=1, max_size=4), st.lists(events(), min_size=1, max_size=6))
 def test_all_select_the_same_events(databases, made, seen):
     index = Index()

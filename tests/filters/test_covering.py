@@ -29,7 +29,7 @@ numbers = st.sampled_from([-2, -1, -0.5, 0, 0.5, 1, 2, None, "odd"])
 seen = st.fixed_dictionaries({"n": numbers, "s": st.none() | text_values}) | events()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(either, either, st.data())
 def test_a_yes_is_always_right(wide, narrow, data):
     if covers(wide, narrow):  # events are made only where they can show that the answer is wrong

@@ -45,14 +45,14 @@ def small(value):
     return not isinstance(value, int | float) or abs(value) < 2**53
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(unfolded, events())
 def test_computing_what_is_constant_changes_no_answer(tree, event):
     if all(small(node.value) for node in walk(tree) if isinstance(node, Constant)) and small(event.get("n")):
         assert evaluate(fold(tree), event) is evaluate(tree, event)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(trees, events())
 def test_negations_move_to_the_leaves_and_change_no_answer(tree, event):
     inward = negations_inward(tree)
@@ -66,7 +66,7 @@ def test_negations_move_to_the_leaves_and_change_no_answer(tree, event):
             waiting += node.terms
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(trees, events())
 def test_a_filter_holds_if_one_of_its_alternatives_does(tree, event):
     conjunctions = alternatives(tree, 32)

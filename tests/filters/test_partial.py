@@ -14,7 +14,7 @@ from tests.filters.strategies import events, trees
 names = st.sets(st.sampled_from(["n", "m", "deep", "s", "u", "b", "c", "x", "y", "t", "place"]))
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(trees, events(), names)
 def test_what_is_left_holds_for_the_same_events(tree, event, known):
     rest = Filter(tree).partial({name: event.get(name) for name in known})

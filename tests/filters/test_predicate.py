@@ -24,7 +24,7 @@ from tests.filters.oracle import NOW, evaluate
 from tests.filters.strategies import events, trees
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(trees, events())
 def test_a_filter_is_true_false_or_unknown_as_the_books_tell_it(tree, event):
     assert Filter(tree).truth(event) is evaluate(tree, event)

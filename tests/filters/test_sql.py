@@ -46,7 +46,7 @@ def truths(rows):
     return [None if answer is None else bool(answer) for (answer,) in rows]
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(with_times, some_events)
 def test_sqlite_gives_the_answers_of_the_books(sqlite, tree, seen):
     clause = where(tree, "sqlite", document="the body", now=NOW)
@@ -55,7 +55,7 @@ def test_sqlite_gives_the_answers_of_the_books(sqlite, tree, seen):
         assert truths(sqlite.execute(query, (*clause.parameters, stored(event)))) == [evaluate(tree, event)]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(with_times, some_events)
 def test_postgres_gives_the_answers_of_the_books(postgres, tree, seen):
     clause = where(tree, "postgres", document="body", now=NOW)
@@ -100,7 +100,7 @@ def mixes_exact_and_rounded(tree):
     return any({("n",), ("m",)} <= pair for pair in pairs)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(mixed, rows, events())
 def test_fields_may_have_columns_of_their_own_in_sqlite(sqlite, tree, row, event):
     clause = where(tree, "sqlite", document="body", columns=COLUMNS, now=NOW)
@@ -109,7 +109,7 @@ def test_fields_may_have_columns_of_their_own_in_sqlite(sqlite, tree, row, event
     assert truths(answer) == [evaluate(tree, {**event, **row})]
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed, rows, events())
 def test_fields_may_have_columns_of_their_own_in_postgres(postgres, tree, row, event):
     if mixes_exact_and_rounded(tree):

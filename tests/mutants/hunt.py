@@ -1,11 +1,12 @@
 """The hunt for a mutant: a campaign of the scenario with the broken part in the place of the shipped one."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from pluribus.layers import CATALOGUE
-from pluribus.sim.machinery.campaign import Outcome, play_seed
+from pluribus.sim.machinery.campaign import Outcome, campaign, play_seed
 
 SEEDS_MAX = 200
 
@@ -62,3 +63,11 @@ def assert_found(mutant: type, seed: int, sentence: str, scenario: str = "groups
     if found is None or sentence not in found.failure:
         warnings.warn(f"{mutant.__name__} does otherwise in seed {seed}: `python -m tests.mutants`", stacklevel=2)
         assert hunt(mutant, scenario=scenario) is not None, f"{mutant.__name__} survived {SEEDS_MAX} seeds"
+
+
+def sample(scenario: str, found: Mapping[type, tuple[int, str]], *more: int) -> dict[str, Any]:
+    """The sample of a campaign that tests play, and its report: the seeds in which mutants fail, where what is shipped
+    passes; and ``more``, such as seeds that once failed."""
+    report = campaign(scenario, sorted({seed for seed, _ in found.values()} | set(more)))
+    assert (report["failures"], report["reasons"]) == ([], {})
+    return report

@@ -6,8 +6,10 @@ from pluribus.spaces.machine import SpaceMachine
 from pluribus.spaces.partitioned.member import PartitionedMember
 from pluribus.spaces.partitioned.moving import Moving
 from pluribus.spaces.partitioned.ranges import RangeState
-from pluribus.spaces.partitioned.registry import Registry
+from pluribus.spaces.partitioned.registry import Registry, when_all
+from pluribus.spaces.partitioned.server import Server
 from pluribus.spaces.partitioned.watches import Watch, Watches
+from pluribus.spaces.partitioned.words import Change, Interest
 from pluribus.spaces.roster import Epoch
 from pluribus.spaces.views.listeners import Listeners
 from pluribus.spaces.views.member import ViewsMember
@@ -105,6 +107,40 @@ class Trusting:
         self._is_stored(word.range, owner)
 
 
+class Obedient:
+    """Does what a question asks whenever it comes, also if it was answered before."""
+
+    of = Server
+
+    def _repeated(self, word):
+        return False
+
+
+class Premature:
+    """Answers a repeated question of a waiting take before the copies know of the interest."""
+
+    of = Server
+
+    def _repeated(self, word):
+        return False
+
+    def _await(self, states, word, say, now):
+        holder = (word.worker, word.number)
+        new = [number for number, state in states.items() if holder not in state.waiting]
+        one_more = when_all(len(new), say)
+        for number in new:
+            self.commit(number, [Change(wait=Interest(*holder, word.template, word.takes))], [one_more], now)
+
+
+class Absent:
+    """Believes of an epoch that it never saw open that nothing was done in it."""
+
+    of = Server
+
+    def was_opened(self):
+        return
+
+
 class Quiet:
     """Says nothing of events that it has dropped."""
 
@@ -181,13 +217,16 @@ STORIES = {
     Deserting: test_watching.test_ranges_without_copies_move_with_their_registrations_before_the_new_owner_serves,
     Scattered: lambda: test_moving.in_pieces(range(12)),
     Trusting: faults_of(test_partitioned.test_faults, range(24)),
+    Obedient: test_partitioned.test_a_question_that_comes_twice_takes_nothing_for_a_request_that_is_over,
+    Premature: test_partitioned.test_an_interest_of_which_no_copy_knows_is_left_again_when_its_owner_dies,
+    Absent: test_moving.test_what_a_range_got_in_its_first_epoch_is_in_the_copy_of_who_never_saw_it_open,
     Jumbled: lambda: test_views.in_pieces(range(24)),
     Quiet: lambda: test_watching.dropping("partitioned"),
     Blank: test_watching.test_a_lost_range_is_told_as_a_gap_and_is_listened_to_again,
     Deaf: lambda: test_watching.moving("views"),
     Repeating: watching("views", range(24)),
     Nostalgic: lambda: test_watching.coming_back("partitioned"),
-    Liberal: faults_of(test_views.test_contention, range(20)),
+    Liberal: faults_of(test_views.test_contention, range(60)),
     Hasty: faults_of(test_views.test_faults, range(24)),
     Eternal: test_machine.test_leases_end,
     Forgetful: test_partitioned.test_waiting_takes_are_served_in_their_order_wherever_the_range_moves,

@@ -28,7 +28,7 @@ def expected(pattern, events):
     return sorted(oracle.matches(pattern, [dict(event) for event in events]), key=repr)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(texts(), streams(), st.integers(1, 9))
 def test_it_finds_what_the_oracle_finds(text, events, batch):
     pattern = pattern_of(text)

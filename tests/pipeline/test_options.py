@@ -28,6 +28,7 @@ def test_names_of_kafkas_source_are_taken():
         maxRecordsPerPartition="100",
         failOnDataLoss="false",
         includeHeaders="true",
+        startingOffsetsByTimestampStrategy="latest",
     )
     assert given.patterns == ["a", "b"] and given.several and given.gaps == "skip" and given.wait_s == 900
     names = ("rows", "rows_min", "parts_min", "part_rows")
@@ -88,6 +89,7 @@ def test_several_logs_are_named_one_after_another():
         ({"regex": "("}, "no regular expression"),
         ({"failOnDataLoss": "maybe"}, "neither true nor false"),
         ({"maxTriggerDelay": "soon"}, "is no time"),
+        ({"startingOffsetsByTimestampStrategy": "error"}, "is read from its end; say .latest., or leave it out"),
         ({"startingTimestamp": "noon"}, "milliseconds since 1970"),
         ({"start": "{"}, "is no JSON"),
         ({"start": "{}"}, "names no topic"),

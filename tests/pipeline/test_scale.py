@@ -8,6 +8,7 @@ pytest.importorskip("pyspark.sql")
 
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput
+from pluribus.pipeline.busy_log import Site, simulated
 from pluribus.pipeline.scale import DAY_S, Load, Means, estimate, play, shares
 from pluribus.pipeline.sink import log_of
 from pluribus.pipeline.status import FILE, Status
@@ -50,3 +51,21 @@ def test_the_status_of_a_job_is_shown(tmp_path, capsys):
     assert run(["pipeline", "status", str(tmp_path), "--prometheus"]) == 0
     assert 'pluribus_pipeline_lag_events{query="alerts"} 4' in capsys.readouterr().out
     assert run(["pipeline", "status", str(tmp_path / "elsewhere")]) == 2
+
+
+def test_the_busiest_log_is_carried_by_keepers_in_the_simulator(capsys):
+    """All voters have every event, and what they write is what is computed with on paper, but for a little more."""
+    few = ["--events", "2e7", "--topics", "200", "--logs", "4", "--simulate", "2"]
+    assert run(["pipeline", "scale", *few, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    carried, rate = found["simulated"], found["logs"]["hottest_events_s"]
+    assert carried["events"] == pytest.approx(2 * rate, rel=0.3)
+    assert 200 < carried["disk_bytes_an_event"] < 2 * 224
+    assert carried["leader_sends_bytes_s"] > 2 * 200 * rate * 0.7, "to two other voters"
+    assert 0.002 < carried["wait_p50_s"] < 0.02 and carried["wait_p99_s"] < 0.1
+    again = simulated({"a": 0.7, "b": 0.3}, 500.0, 100, 1.0, 7, Site())
+    assert again == simulated({"a": 0.7, "b": 0.3}, 500.0, 100, 1.0, 7, Site()), "the same seed is the same run"
+    slow = simulated({"a": 1.0}, 500.0, 100, 1.0, 7, Site(disk_s=0.02))
+    assert slow["wait_p50_s"] > again["wait_p50_s"] + 0.015
+    with pytest.raises(BadInput, match="simulate more or fewer seconds"):
+        simulated({"a": 1.0}, 1e6, 100, 60.0, 1, Site())

@@ -336,6 +336,44 @@ def test_the_oldest_are_dropped_beyond_a_number_and_beyond_bytes(monkeypatch, li
         assert list(one._shares[KEY].waiting) == [(7, 5)], "a single one may be longer"
 
 
+def test_what_those_who_are_gone_were_told_is_not_known_to_who_came_after_that():
+    one = Shares(11)
+    one.enter(KEY, 1, shares.Hand())
+    one.apply(11, Joined(KEY, 1))
+    one.give(KEY, [Event(0, 7, (7, 0), "t", 0.0)], 1)
+    one.apply(22, Joined(KEY, 1))
+    one.apply(11, one.deal(KEY))
+    assert one.left_over(KEY, one.takers[KEY], frozenset()) == [], "22 has it too"
+    one.apply(0, Left(KEY, 22, 1))
+    one.apply(33, Joined(KEY, 1))
+    assert [event.id for event in one.left_over(KEY, one.takers[KEY], frozenset())] == [(7, 0)]
+    one.apply(11, one.deal(KEY))
+    assert one.left_over(KEY, one.takers[KEY], frozenset()) == [], "33 has it too"
+    one.validate()
+
+
+def test_what_comes_back_from_who_is_gone_counts_among_what_waits(monkeypatch):
+    monkeypatch.setattr(shares, "SHARED_WAITING_MAX", 3)
+    dropped = []
+
+    class Told(shares.Hand):
+        def missed(self, count):
+            dropped.append(count)
+
+    one = Shares(11)
+    one.enter(KEY, 1, Told())
+    for member in (11, 22):
+        one.apply(member, Joined(KEY, 1))
+    one.give(KEY, [Event(0, 7, (7, 0), "t", 0.0)], 1)
+    one.apply(22, Worked(KEY, 1, 1, 1))
+    one.apply(11, one.deal(KEY))
+    one.give(KEY, [Event(number, 7, (7, number), "t", 0.0) for number in range(1, 4)], 1)
+    assert dropped == []
+    one.apply(0, Left(KEY, 22, 1))
+    one.validate()
+    assert dropped == [1] and one.waiting(KEY) == 3
+
+
 @given(values, st.randoms(use_true_random=False))
 def test_last_values_are_the_same_in_whatever_order_they_come(events, random):
     numbered = list(enumerate(events))

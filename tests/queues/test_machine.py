@@ -309,6 +309,21 @@ def test_a_long_queue_is_searched_outside_of_commands():
     assert bench.apply(Offer(3, bench.epoch(3), [0, 15_555])).number == 0, "a find that is wrong gives nothing"
 
 
+def test_offers_that_were_lost_are_made_again():
+    bench, sender = Bench(), Sender()
+    bench.apply(sender.pack([b"x"] * 1_000, properties=[{"n": number} for number in range(1_000)]))
+    consumer(bench, 1, where="n = 999")
+    while bench.queue.busy:
+        bench.queue.chores()  # and the leader loses what it returned
+    assert bench.news() == []
+    bench.queue.search_again()
+    assert bench.queue.busy
+    while bench.queue.busy:
+        for command in bench.queue.chores():
+            bench.apply(command)
+    assert bench.news() == [(1, 999, 1)]
+
+
 def test_a_value_that_many_messages_have_is_looked_up_in_slices():
     bench, sender = Bench(), Sender()
     for _ in range(0, 12_000, 1_000):

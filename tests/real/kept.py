@@ -1,6 +1,6 @@
-"""Programs that the tests of keepers kill: a publisher and a subscriber, clients both.
+"""Programs that the tests of keepers kill: a publisher, a subscriber, and a member of a consumer group, clients all.
 
-Each writes down what it is sure of: the publisher what was acknowledged, the subscriber what it handled.
+Each writes down what it is sure of: the publisher what was acknowledged, the others what they handled.
 """
 
 import asyncio
@@ -38,6 +38,22 @@ async def subscribe(url: str, name: str, file: Path) -> None:
                 await events.commit(some[-1])
 
 
+async def share(url: str, name: str, file: Path) -> None:
+    """As one of a group: write down which events were given, settle them, and write that down. All members write to one
+    file, a line at a time."""
+    async with pluribus.connect(url, name=name) as client:
+        events = client.subscribe(TOPIC, durable="workers", shared=True, start="earliest", commit="manual")
+        with file.open("a", buffering=1) as told:
+            while True:
+                some = await events.receive_many(50)
+                for event in some:
+                    told.write(f"given {event.offset} {name} {event.body}\n")
+                ends = await asyncio.gather(*[events.commit(event) for event in some], return_exceptions=True)
+                for event, end in zip(some, ends, strict=True):
+                    if end is None:
+                        told.write(f"settled {event.offset} {name} {event.body}\n")
+
+
 if __name__ == "__main__":
     what, url, name, file = sys.argv[1:]
-    asyncio.run({"publish": publish, "subscribe": subscribe}[what](url, name, Path(file)))
+    asyncio.run({"publish": publish, "subscribe": subscribe, "share": share}[what](url, name, Path(file)))

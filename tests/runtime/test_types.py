@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("types")  # mypy runs once for all tests of this file
+
 RIGHT = """
 import asyncio
 

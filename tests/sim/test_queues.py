@@ -5,17 +5,18 @@ import pytest
 
 from pluribus.core.errors import Violation
 from pluribus.sim.checkers import queues
-from pluribus.sim.machinery.campaign import campaign, play_seed
 from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import queues as mutants
-from tests.mutants.hunt import assert_found
+from tests.mutants.hunt import assert_found, sample
+
+ONCE_FAILED = (5_500_004, 5_500_012)
+"""A message that outlived its time while it was held."""
 
 encode = msgspec.msgpack.encode
 
 
 def test_a_sample_of_the_campaign_breaks_no_promise():
-    found = campaign("queues", range(100, 104))
-    assert (found["failures"], found["reasons"]) == ([], {})
+    found = sample("queues", mutants.FOUND, *ONCE_FAILED)
     assert all(count > 5 for count in found["checkers"].values())
 
 
@@ -23,17 +24,6 @@ def test_a_sample_of_the_campaign_breaks_no_promise():
 def test_the_mutant_is_found_by_its_seed(mutant):
     seed, sentence = mutants.FOUND[mutant]
     assert_found(mutant, seed, sentence, "queues")
-
-
-def test_the_shipped_queue_passes_where_mutants_fail():
-    for seed in sorted({seed for seed, _ in mutants.FOUND.values()}):
-        assert play_seed("queues", seed).failure == ""
-
-
-@pytest.mark.parametrize("seed", [5_500_004, 5_500_012])
-def test_seeds_that_failed(seed):
-    """A message that outlived its time while it was held."""
-    assert play_seed("queues", seed).failure == ""
 
 
 def history(*happenings):

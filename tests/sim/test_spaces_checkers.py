@@ -4,8 +4,17 @@ import msgspec
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.checkers.spaces import cancelled_are_gone, leases_end, linearizable, not_lost, taken_once
+from pluribus.sim.checkers.spaces import (
+    cancelled_are_gone,
+    leases_end,
+    linearizable,
+    not_lost,
+    own_writes_seen,
+    taken_once,
+)
 from pluribus.sim.machinery.history import Happening, History
+from pluribus.spaces.partitioned.ranges import range_of
+from pluribus.spaces.values import item_of
 
 encode = msgspec.msgpack.encode
 
@@ -129,3 +138,21 @@ def test_a_cancel_that_was_too_late_says_nothing():
     told.call("cancel", ("l", 1))
     told.call("take_now", ("l",), ("l", 1), 2)
     assert cancelled_are_gone(told.history) == 0
+
+
+def test_what_was_in_a_lost_range_may_be_gone_and_nothing_else():
+    ranges = [range_of(item_of((name, 1)), 0) for name in "ab"]
+    assert ranges[0] != ranges[1]
+    for lost, checked in ((ranges[:1], None), (ranges, 0), ([], 0)):
+        told = Told("partitioned")
+        for name in "ab":
+            told.call("write", (name, 1))
+        told.note("lost", body=lost)
+        told.call("own", ("b", 1))
+        if checked is None:
+            with pytest.raises(Violation, match="are gone"):
+                not_lost(told.history)
+            with pytest.raises(Violation, match="did not find it"):
+                own_writes_seen(told.history)
+        else:
+            assert not_lost(told.history) == own_writes_seen(told.history) == checked

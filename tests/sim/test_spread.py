@@ -9,7 +9,14 @@ from pluribus.runtime.bus import VIEWS
 from pluribus.sim.machinery.campaign import campaign, play_seed
 from pluribus.sim.scenarios.boundaries import SEEDS, deaths
 
-ONCE_FAILED = (735, 1_008)
+ONCE_FAILED = {
+    31: "it failed once while summing was built; which change mended it is not known",
+    57: "the order of an ended group's last messages was waited for",
+    129: "who had gone on to a small view of a group was taken to answer for those below it",
+    193: "the same: its own acknowledgement was counted where sums are",
+}
+"""Of the scenario on views, each found a mistake."""
+ONCE_FAILED_ALONE = (735, 1_008)
 """A retry that waited so long that memory was not free in time."""
 
 
@@ -35,8 +42,8 @@ def test_the_enumeration_of_boundaries_is_one_and_a_sample_of_it_breaks_no_promi
 
 
 def test_a_sample_on_views_breaks_no_promise():
-    found = campaign("spread-views", range(5_000, 5_005))
-    assert found["failures"] == []
+    found = campaign("spread-views", ONCE_FAILED)
+    assert (found["failures"], found["reasons"]) == ([], {})
 
 
 def test_a_sample_of_crowds_breaks_no_promise():
@@ -45,7 +52,7 @@ def test_a_sample_of_crowds_breaks_no_promise():
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 
 
-@pytest.mark.parametrize("seed", ONCE_FAILED)
+@pytest.mark.parametrize("seed", ONCE_FAILED_ALONE)
 def test_a_seed_that_once_failed(seed: int):
     assert play_seed("spread", seed).failure == ""
 

@@ -4,7 +4,7 @@ import pytest
 
 from pluribus.core.errors import Violation
 from pluribus.sim.checkers import topics as checkers
-from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.campaign import campaign
 from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import topics
 from tests.mutants.hunt import assert_found
@@ -12,8 +12,10 @@ from tests.mutants.hunt import assert_found
 
 @pytest.mark.slow
 def test_a_sample_breaks_no_promise():
-    found = campaign("topics", [0, 1, 2, 3, 4, 10])  # half of all worlds have nobody who shares
-    assert found["violations"] == 0, found["reasons"]
+    """Others, which once failed, are in ``test_seeds_that_failed.py``; that a seed is the same twice is shown in
+    ``tests/_speed/test_straight.py``."""
+    found = campaign("topics", [1, 2, 3, 12_000_813])  # in half of all worlds nobody shares
+    assert (found["failures"], found["reasons"]) == ([], {})
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
 
 
@@ -22,12 +24,6 @@ def test_a_sample_breaks_no_promise():
 def test_the_mutant_is_found_by_its_seed(mutant):
     seed, sentence = topics.FOUND[mutant]
     assert_found(mutant, seed, sentence, "topics")
-
-
-def test_a_seed_is_the_same_twice():
-    first, second = (play_seed("topics", 3) for _ in range(2))
-    assert first.failure == ""
-    assert (first.trace_hash, first.events) == (second.trace_hash, second.events)
 
 
 def history(*happenings):

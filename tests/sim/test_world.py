@@ -1,6 +1,8 @@
 """Hosts and worlds: crashes, restarts, pauses, drift, partitions; and what a world refuses."""
 
 import asyncio
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -295,3 +297,54 @@ def test_a_split_has_two_sides_and_everybody_on_one():
     for seed in range(50):
         left, right = split(range(5), Random(seed))
         assert left and right and sorted(left + right) == [0, 1, 2, 3, 4]
+
+
+PROGRAM = """
+import asyncio, pluribus
+from pluribus.core.errors import BadInput
+
+async def main():
+    async with pluribus.sim.world(members=4, seed=3, stack="views") as world:
+        a, b, c, d = world.buses
+        memory = await a.queue("memory", durable=False)
+        await memory.send("x")
+        async with (await d.queue("memory", durable=False)).receive("priority = 4", timeout=10) as m:
+            assert m.body == "x"
+        await (await d.space("numbers")).write((1, 2))
+        assert await (await a.space("numbers")).take((1, int), timeout=10)
+
+        for member in range(3):
+            await world.keep(member, voters=3)
+        orders = await d.queue("orders", timeout=60)
+        for number in range(10):
+            await orders.send(number, properties={"n": number})
+        world.crash(0)
+        async with orders.receive("n = 7", timeout=60) as m:
+            assert m.body == 7, "two of three are a majority"
+        for member in (1, 2):
+            world.crash(member)
+        try:
+            await world.keep(0)
+        except BadInput as error:
+            assert "m0 is down" in str(error)
+        for member in range(3):
+            await world.restart(member)
+            await world.keep(member, voters=3)
+        got = []
+        async with orders.messages() as messages:
+            async for m in messages:
+                got.append(m.body)
+                if len(got) == 9:
+                    break
+        assert got == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+        world.validate()
+        print(world.trace_hash)
+
+pluribus.sim.run(main())
+"""
+
+
+def test_styles_and_keepers_work_in_a_world_also_in_a_program_that_has_loaded_nothing_yet():
+    runs = [subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True) for _ in range(2)]
+    assert [(run.returncode, run.stderr) for run in runs] == [(0, "")] * 2
+    assert runs[0].stdout == runs[1].stdout

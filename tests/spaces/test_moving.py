@@ -162,6 +162,28 @@ def test_a_member_that_never_saw_an_epoch_open_has_its_copies_of_it():
     assert len(story.left()) == 11 and not story.lost
 
 
+def test_what_a_range_got_in_its_first_epoch_is_in_the_copy_of_who_never_saw_it_open():
+    story = Story(3, 0, copies=2)
+    tell = story.net.tell
+    story.net.tell = lambda me, member, epoch: (
+        None if me == 2 and epoch.opened == epoch.number else tell(me, member, epoch)
+    )
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.run(3)
+    first, second = story.net.members[1], story.net.members[2]
+    assert first.opened and not second.opened and first.server.states[0].born == first.epoch.number
+    owned = first.server.owned()
+    name = next(name for name in map(str, range(99)) if range_of(item_of((name, 1)), 0) in owned)
+    story.write(1, (name, 1))
+    story.net.run(1)
+    assert len(story.kept) == 1
+    story.net.tell = tell
+    story.crash(1)
+    story.net.run(5)
+    assert len(story.left()) == 1 and not story.lost
+
+
 def test_of_many_steps_under_way_a_part_is_repeated(monkeypatch):
     story = Counting(4, 0, copies=2)
     for me in (1, 2):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pluribus.core.errors import Overflow
 from pluribus.spaces.sorted import Sorted
 from pluribus.spaces.templates import ANY, template_of
 from pluribus.spaces.values import item_of, written_of
@@ -145,6 +146,48 @@ def test_a_take_looks_at_its_first_matches_and_not_at_the_whole_space(monkeypatc
     assert looked == [(1, number) for number in range(5_001, 5_001 + MATCHES_MAX)]
     assert len(seen) <= MATCHES_MAX + 1
     assert replica.every(template)[0] == item_of(("task", 1)), "the one that came first"
+
+
+def test_of_many_writes_each_travels_once():
+    story = Story(4, 0)
+    for me in (1, 2, 3):
+        story.net.enter(me)
+    story.net.run(3)
+    sent = []
+    deliver = story.net.deliver
+
+    def counted(sender, to, data):
+        word = words.decode(data)
+        if isinstance(word, words.Do):
+            sent.append(len(word.ops))
+        deliver(sender, to, data)
+
+    story.net.deliver = counted
+    for number in range(2_000):
+        story.write(1, ("a", number))
+    story.net.run(10)
+    assert story.net.members[1].pending == 0
+    assert sum(sent) < 2 * 3 * 2_000, "some are repeated, because this network changes their order"
+    story.check()
+
+
+def test_what_a_request_under_way_brings_about_is_not_refused_for_want_of_room(monkeypatch):
+    story = Story(5, 0)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.run(2)
+    story.ask(1, "take", ("a", int))
+    story.net.run(2)
+    monkeypatch.setattr(members, "OPS_MAX", 0)
+    with pytest.raises(Overflow, match="await flush"):
+        story.net.members[1].check_room()
+    story.write(2, ("a", 1))
+    story.net.run(3)
+    assert len(story.taken) == 1
+    story.write(1, ("a", 1))  # a cancelled take gives it back
+    story.net.run(1)
+    assert story.net.members[1].pending == 0
+    story.check()
 
 
 @pytest.mark.parametrize("seed", range(3))

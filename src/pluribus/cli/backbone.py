@@ -57,6 +57,7 @@ def backbone(
 
     configuration = load(config, url)
     settings = _settings(conf)
+    _check_golds(configuration)
     if verbose:
         os.environ[VERBOSE] = "1"
     watched = Status()
@@ -130,10 +131,12 @@ def backfill(
 ) -> None:
     """Compute a range of time again from bronze, late events included; whole partitions are replaced."""
     from pluribus.pipeline.backbone.backfill import backfill as fill
+    from pluribus.pipeline.backbone.backfill import checked_range
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.session import session
 
     configuration = load(config, url)
+    start, stop = checked_range(start, stop)
     with session(master, f"backfill {configuration.name}", **_settings(conf)) as spark:
         found = fill(spark, configuration, start, stop)
     if json:
@@ -168,15 +171,28 @@ def compact(
     json: JsonFlag = False,
 ) -> None:
     """Put small files of an archive together."""
+    from pluribus.pipeline.archive import check_archive
     from pluribus.pipeline.archive import compact as put_together
+    from pluribus.pipeline.files import local_path
     from pluribus.pipeline.session import session
 
+    if local_path(folder) is not None:
+        check_archive(folder)
     with session(master, "compact", **_settings(conf)) as spark:
         fewer = put_together(spark, folder, files)
     if json:
         print_json({"fewer": fewer})
     else:
         typer.echo(f"{fewer:,} files fewer")
+
+
+def _check_golds(configuration: Any) -> None:
+    """Report a gold that cannot go on with its state before Spark is started, where the state is a local folder."""
+    from pluribus.pipeline.backbone.groups import Golds
+    from pluribus.pipeline.files import files_of, local_path
+
+    if local_path(configuration.state) is not None:
+        Golds(files_of(configuration.state)).groups(configuration)
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

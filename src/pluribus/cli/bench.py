@@ -1,5 +1,7 @@
 """``pluribus bench``: measurements, with peers and limits in the same run."""
 
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,7 @@ CHOICES = {
 
 
 def command(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="; ".join(f"{known}: {about}" for known, about in BENCHES.items()))],
     quick: Annotated[bool, typer.Option("--quick", help="One short run: does it work, roughly how fast.")] = False,
     frames: Annotated[int, typer.Option(help="fuzz: how many frames.", min=1)] = 1_000_000,
@@ -56,6 +59,7 @@ def command(
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
     measure = bench(name)
+    _check_options(context, name, measure)
     wanted: dict[str, Any] = {"quick": quick, "frames": frames, "seed": seed, "order": order, "hosts": hosts}
     wanted |= {option: value for option, value in (("size", size), ("members", members)) if value is not None}
     wanted |= {
@@ -74,6 +78,8 @@ def command(
     for option, choices in CHOICES.items():
         if wanted[option] not in choices:
             raise BadInput(f"--{option} {wanted[option]} is none of {', '.join(choices)}: choose one of them")
+    if plot is not None:
+        _check_picture(plot)
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -87,6 +93,24 @@ def command(
         _print_tables(outcome)
     if not all(goal["met"] for goal in outcome["goals"]):
         raise typer.Exit(1)
+
+
+def _check_options(context: typer.Context, name: str, measure: Callable[..., Any]) -> None:
+    """Refuse options of other benches: they would change nothing here."""
+    taken = {*signature(measure).parameters, "name", "plot", "json"}
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE" and parameter.name not in taken:
+            raise BadInput(
+                f"{parameter.opts[0]} changes nothing in the bench {name}: leave it away, or use another bench"
+            )
+
+
+def _check_picture(file: Path) -> None:
+    """Report a file that cannot be written before anything is measured."""
+    if file.is_dir() or not file.parent.is_dir():
+        reason = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+        raise BadInput(f"the picture {file} cannot be written ({reason}): name a writable file")
 
 
 def _draw(file: Path, outcome: dict[str, Any]) -> None:

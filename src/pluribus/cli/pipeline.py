@@ -170,6 +170,7 @@ def replay(
     from pluribus.pipeline.files import local_path
     from pluribus.pipeline.session import session
 
+    _check_archive(url, topic)
     begin, end = (None if moment is None else moment.replace(tzinfo=UTC) for moment in (start, stop))
     settings = dict(_pair(one, "--conf") for one in conf or [])
     is_here = local_path(folder) is not None
@@ -222,14 +223,17 @@ def scale(
     core_rate: Annotated[
         float, typer.Option(help="Events a second of a core of Spark: `pluribus bench pipeline`.", min=1)
     ] = 250_000,
+    simulate: Annotated[
+        float, typer.Option(help="Simulate the keepers of the busiest log for so many seconds, too.", min=0)
+    ] = 0.0,
     seed: int = 1,
     json: JsonFlag = False,
 ) -> None:
-    """Compute what a load needs: logs, keepers, disks, cores, files; and measure the busiest log."""
+    """Compute what a load needs: logs, keepers, disks, cores, files; and play the busiest hour of the busiest log."""
     from pluribus.pipeline.scale import Load, Means, estimate
 
     load = Load(events, topics, body, skew, peak, days)
-    found = estimate(load, Means(logs, log_events_s=log_rate, core_events_s=core_rate), seed)
+    found = estimate(load, Means(logs, log_events_s=log_rate, core_events_s=core_rate), seed, simulate)
     if json:
         print_json(found)
         return
@@ -273,7 +277,7 @@ def _there(path: Path, wanted: str) -> None:
         raise BadInput(f"{path} is not there: name {wanted}")
 
 
-def _check_archive(url: str, topic: str, gaps: str) -> None:
+def _check_archive(url: str, topic: str, gaps: str = "fail") -> None:
     """Report a mistake before Spark is started."""
     from pluribus.core.url import parse_url
     from pluribus.pubsub.topics import levels_of

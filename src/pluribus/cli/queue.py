@@ -254,6 +254,10 @@ def configure(
     tries: Annotated[
         int | None, typer.Option(help="A message that came back so often is a dead letter.", min=0)
     ] = None,
+    backoff: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Seconds that a message waits when it comes back for the first time, and at most."),
+    ] = None,
     window: Annotated[float | None, typer.Option(help="Seconds for which an id counts once.", min=0)] = None,
     lease: Annotated[float | None, typer.Option(help="Seconds for which a consumer may hold a message.", min=0)] = None,
     dead_max: Annotated[int | None, typer.Option(help="Dead letters that are kept.", min=0)] = None,
@@ -274,6 +278,7 @@ def configure(
             bytes_max=bytes_max,
             full=full,
             tries=tries,
+            backoff=backoff,
             window=window,
             lease=lease,
             dead_max=dead_max,

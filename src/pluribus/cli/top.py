@@ -81,8 +81,8 @@ def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
         table
         for table in (
             _table(url, found, live.console.width),
-            _keepers(found),
-            _machines(found),
+            _keepers(found, live.console.width),
+            _machines(found, live.console.width),
             _queues(found),
             _groups(found),
         )
@@ -150,12 +150,9 @@ def summary(answer: SurveyAnswer, rates: dict[str, dict[str, float]]) -> dict[st
 def _short(url: str, rows: list[dict[str, Any]]) -> Any:
     """The columns that fit 80 characters; ``--json`` has the rest."""
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=escape(url), show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("member", no_wrap=True, max_width=20)
-    for head in ("view", "in/s", "out/s", "MB in/s", "out/s", "stalls", "susp.", "drops"):
-        table.add_column(head, justify="right", no_wrap=True)
+    table = _compact("member", "view", "in/s", "out/s", "MB in/s", "out/s", "stalls", "susp.", "drops")
+    table.title = escape(url)
     for row in rows:
         view = "–" if row["view"] is None else f"{row['view']}/{row['members']}{'' if row['primary'] else ' min.'}"
         table.add_row(
@@ -202,33 +199,44 @@ def _table(url: str, rows: list[dict[str, Any]], width: int) -> Any:
     return table
 
 
-def _keepers(rows: list[dict[str, Any]]) -> Any:
-    """The logs of members that are keepers; None if there are none."""
-    from rich.markup import escape
+def _compact(name: str, *heads: str) -> Any:
+    """A table of one line a row in 80 columns: a name, which may be cut, and numbers."""
     from rich.table import Table
 
-    table = Table("keeper", "is", "rows", "applied", "live", "dead", "snapshot", "elections", show_edge=False)
+    table = Table(show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(name, no_wrap=True, max_width=20)
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
+def _keepers(rows: list[dict[str, Any]], width: int) -> Any:
+    """The logs of members that are keepers; None if there are none. A narrow one leaves out what is applied."""
+    from rich.markup import escape
+
+    wide = width >= WIDE
+    table = _compact("keeper", "is", "rows", *["applied"] * wide, "live MB", "dead MB", "snapshot", "elected")
     for row in rows:
         if (kept := row["keeper"]) is not None:
             table.add_row(
                 escape(row["name"]),
                 kept["role"],
                 f"{kept['rows']:,}",
-                f"{kept['applied']:,}",
-                f"{kept['live_bytes'] / 1e6:,.1f} MB",
-                f"{kept['dead_bytes'] / 1e6:,.1f} MB",
+                *[f"{kept['applied']:,}"] * wide,
+                f"{kept['live_bytes'] / 1e6:,.1f}",
+                f"{kept['dead_bytes'] / 1e6:,.1f}",
                 "–" if kept["snapshot_s"] < 0 else f"{kept['snapshot_s']:,.0f} s ago",
                 f"{kept['elections']:,}",
             )
     return table if table.row_count else None
 
 
-def _machines(rows: list[dict[str, Any]]) -> Any:
+def _machines(rows: list[dict[str, Any]], width: int) -> Any:
     """Each machine once: as the leading keeper has it, or the first member that has it in memory."""
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table("machine", "kind", "version", "where", "commands", "written in its turns", show_edge=False)
+    written = "written in its turns" if width >= WIDE else "written"
+    table = _compact("machine", "kind", "version", "where", "commands", written)
     for machine in _each(rows):
         durable = machine["where"] == "machines"
         table.add_row(
@@ -253,9 +261,8 @@ def _each(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _queues(rows: list[dict[str, Any]]) -> Any:
     """Queues with their depth and rates; None if there are none."""
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table("queue", "depth", "held", "dead", "consumers", "sent/s", "settled/s", show_edge=False)
+    table = _compact("queue", "depth", "held", "dead", "consumers", "sent/s", "settled/s")
     for machine in _each(rows):
         if "depth" in machine:
             counts = [f"{machine[name]:,}" for name in ("depth", "held", "dead", "consumers")]
@@ -267,9 +274,8 @@ def _queues(rows: list[dict[str, Any]]) -> Any:
 def _groups(rows: list[dict[str, Any]]) -> Any:
     """Consumer groups, and how many events each has not settled; None if there are none."""
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table("consumer group", "behind", "held", "dead", "members", show_edge=False)
+    table = _compact("consumer group", "behind", "held", "dead", "members")
     for machine in _each(rows):
         if "behind" in machine:
             counts = [f"{machine[name]:,}" for name in ("behind", "held", "dead", "consumers")]

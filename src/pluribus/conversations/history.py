@@ -158,7 +158,7 @@ class History:
             return False
         known = self.have.get(entry.id[0])
         if known is None:
-            return len(self.have) < WRITERS_MAX
+            return self.takes(entry.id[0])
         writer, number = entry.id
         if len(known) < SPANS_MAX or number - 1 in known or number + 1 in known:
             return True
@@ -193,6 +193,10 @@ class History:
             if not self._children[entry.parent]:
                 del self._children[entry.parent]
 
+    def takes(self, writer: int) -> bool:
+        """True if messages of a writer are kept: it is known, or one of the first ``WRITERS_MAX``."""
+        return writer in self.have or len(self.have) < WRITERS_MAX
+
     def is_full(self, writer: int) -> bool:
         """True if a writer has as many intervals as are kept."""
         return writer in self.have and len(self.have[writer]) >= SPANS_MAX
@@ -204,7 +208,7 @@ class History:
             if writer in self.have:
                 left = numbers.between(0, self.have[writer].end) if self.is_full(writer) else numbers
             else:
-                left = numbers if len(self.have) < WRITERS_MAX else Intervals()
+                left = numbers if self.takes(writer) else Intervals()
             if left:
                 found[writer] = left
         return found
@@ -222,7 +226,7 @@ class History:
                 del self._evicted[identity]
             else:
                 found.append(Delivered(entry, orphan))
-            if self.identities_only and entry.by != self._person:
+            if entry.body is None or (self.identities_only and entry.by != self._person):
                 self._lose_body(entry)
             for child in self._children.pop(identity, ()):
                 if child in self._waiting:
@@ -255,6 +259,15 @@ class History:
             late = [min(self._waiting)]  # these messages wait for each other
         found = self._orphan(late)
         self._look_at = now + LOOK_S if self._waiting else None
+        return found
+
+    def end_waiting(self) -> list[Delivered]:
+        """Deliver all messages that wait, without their parents."""
+        found: list[Delivered] = []
+        while self._waiting:
+            first = [one for one in self._waiting if self._entries[one].parent not in self._waiting]
+            found += self._orphan(first or [min(self._waiting)])
+        self._look_at = None
         return found
 
     @property
@@ -329,6 +342,10 @@ class History:
     def entries(self) -> Iterator[Entry]:
         """Messages in the order of delivery."""
         return (self._entries[identity] for identity in self._order)
+
+    def all_entries(self) -> Iterator[Entry]:
+        """The same, and those that wait at the end."""
+        return (self._entries[identity] for identity in (*self._order, *self._waiting))
 
     def identities(self) -> list[MessageId]:
         return sorted(self._entries)

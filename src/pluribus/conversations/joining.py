@@ -26,12 +26,14 @@ Where this differs from the thesis (``docs/design/conversations.md`` says why):
 Promise: members that reach each other long enough know the same conversations, descriptions and members.
 
 Bounds: ``GROUPS_MAX`` conversations, of which one sender may bring ``TOLD_MAX`` that this member has not joined;
-``MEMBERS_MAX`` rows each.
+``MEMBERS_MAX`` rows each. If all places are taken, a conversation takes that of one from the sender that brought most,
+and a person who is on the network that of one who is not, who may be invented.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum, auto
 
 import msgspec
@@ -122,22 +124,41 @@ class KnownConversation:
             return True
         return any(_news(self.rows[row.person], row) for row in info.rows if row.person in self.rows)
 
-    def merge(self, row: Row) -> bool:
-        """Merge a row; true if it is news."""
+    def merge(self, row: Row, present: Collection[str]) -> bool:
+        """Merge a row; true if it is news. In a full table a person who is ``present`` takes the place of one who is
+        not."""
         known = self.rows.get(row.person)
-        if known is None and len(self.rows) >= MEMBERS_MAX:
+        if known is not None and not _news(row, known):
             return False
-        if known is None or _news(row, known):
-            self.rows[row.person] = row
-            return True
-        return False
+        if known is None and len(self.rows) >= MEMBERS_MAX:
+            if row.person not in present:
+                return False
+            gone = next((person for person in reversed(self.rows) if person not in present), None)
+            if gone is None:
+                return False
+            del self.rows[gone]
+        self.rows[row.person] = row
+        return True
+
+    def set_own(self, row: Row) -> None:
+        """The row of this member's person, for which there is always room."""
+        if row.person not in self.rows and len(self.rows) >= MEMBERS_MAX:
+            self.rows.popitem()
+        self.rows[row.person] = row
 
 
 class Joining:
     """``heard`` and ``tick`` put words into ``out``, and conversations of which the application should be told into
     ``invitations``."""
 
-    def __init__(self, person: str, random: Random, *, piece_bytes: int = 48 << 10) -> None:
+    def __init__(
+        self,
+        person: str,
+        random: Random,
+        *,
+        piece_bytes: int = 48 << 10,
+        present: Callable[[], Iterable[str]] = lambda: (),
+    ) -> None:
         self.person = person
         self.piece_bytes = piece_bytes
         self.groups: dict[str, KnownConversation] = {}
@@ -147,6 +168,7 @@ class Joining:
         """Conversations that have changed, for programs that show or keep them."""
         self.state = JoiningState.INITIAL
         self._random = random
+        self._present = present
         self._to_say: set[str] = set()
         self._say_at: float | None = None
         self._period_at = 0.0
@@ -171,9 +193,9 @@ class Joining:
             self.join(gid, now)
             return
         self._go("wish to create")
-        if len(self.groups) >= GROUPS_MAX:
+        if len(self.groups) >= GROUPS_MAX and not self._forget_one():
             self._go("done")
-            raise Overflow(f"{GROUPS_MAX:,} conversations are known already: refuse some before you create {gid!r}")
+            raise Overflow(f"this person is in {GROUPS_MAX:,} conversations: leave some before you create {gid!r}")
         self.groups[gid] = KnownConversation(gid, description, since, JOINED)
         self._set_own(gid, here=True)
         self.out.append(Groups([self.groups[gid].info()]))
@@ -198,6 +220,8 @@ class Joining:
     def refuse(self, gid: str) -> None:
         """Refuse a conversation: it is not reported again until this member's next advertisement."""
         group = self._known(gid)
+        if group.standing == JOINED:
+            raise BadInput(f"this person is in {gid!r}: leave it, then it is not reported again either")
         row = group.rows.get(self.person)
         if row is not None and row.here:  # others remember an earlier life, which was in
             self._go("wish to leave")
@@ -230,7 +254,8 @@ class Joining:
         group = self.groups[gid]
         known = group.rows.get(self.person)
         counter = min(known.counter + 1, COUNTER_MAX) if known is not None else 1  # no member can decode a greater one
-        row = group.rows[self.person] = Row(self.person, counter, here)
+        row = Row(self.person, counter, here)
+        group.set_own(row)
         self.changed.add(gid)
         return row
 
@@ -242,8 +267,9 @@ class Joining:
             self._say_all(now)
         elif isinstance(word, Groups):
             self._go("groups")
+            told = Counter(one.teller for one in self.groups.values() if one.standing != JOINED)
             for info in word.groups:
-                self._receive(sender, info, now)
+                self._receive(sender, info, now, told)
         elif isinstance(word, Join):
             self._go("join")
             self._update(Row(word.person, word.counter, True), word.gid, now)
@@ -253,21 +279,23 @@ class Joining:
         if self.state != JoiningState.INITIAL:
             self._go("done")
 
-    def _receive(self, teller: int, info: GroupInfo, now: float) -> None:
+    def _receive(self, teller: int, info: GroupInfo, now: float, told: Counter[int]) -> None:
+        """``told``: how many conversations, of those that this member has not joined, it knows from whom."""
         if not 0 <= info.since < CLOCK_MAX_S:  # NaN, too: it could not be decided whose description is older
             self.ignored += 1
             return
         group = self.groups.get(info.gid)
         if group is None:
-            told = sum(known.teller == teller and known.standing != JOINED for known in self.groups.values())
-            if len(self.groups) >= GROUPS_MAX or told >= TOLD_MAX:
+            if told[teller] >= TOLD_MAX or (len(self.groups) >= GROUPS_MAX and not self._make_room(teller, told)):
                 self.ignored += 1
                 return
+            told[teller] += 1
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
         claimed = False
+        present = self._who_is_present(group, len(info.rows))
         for row in info.rows:
-            if group.merge(row):
+            if group.merge(row, present):
                 self.changed.add(info.gid)
                 claimed = claimed or (row.person == self.person and row.here)
         if (info.since, info.description) < (group.since, group.description):
@@ -285,11 +313,36 @@ class Joining:
         elif len(info.rows) == info.total:
             self._to_say.discard(info.gid)  # the word was sent
 
+    def _make_room(self, teller: int, told: Counter[int]) -> bool:
+        """Forget a conversation of the member that told of most, if it told of more than this one."""
+        most = max(told, key=lambda one: told[one])
+        if told[most] <= told[teller] + 1 or not self._forget_one(most):
+            return False
+        told[most] -= 1
+        return True
+
+    def _forget_one(self, teller: int | None = None) -> bool:
+        """Forget the latest conversation, of this teller or of all, that the application has not decided on; else one
+        that it refused or left."""
+        for standing in (NEW, REFUSED):
+            for gid in reversed(self.groups):
+                group = self.groups[gid]
+                if group.standing == standing and teller in (None, group.teller):
+                    del self.groups[gid]
+                    self._to_say.discard(gid)
+                    self.changed.add(gid)
+                    return True
+        return False
+
     def _update(self, row: Row, gid: str, now: float) -> None:
         group = self.groups.get(gid)
-        if group is not None and group.merge(row):
+        if group is not None and group.merge(row, self._who_is_present(group, 1)):
             self.changed.add(gid)
             self._look_at_own(group)
+
+    def _who_is_present(self, group: KnownConversation, count: int) -> Collection[str]:
+        """The persons on the network; nobody, if so many rows fit the table of this conversation anyway."""
+        return {self.person, *self._present()} if len(group.rows) + count > MEMBERS_MAX else ()
 
     def _look_at_own(self, group: KnownConversation) -> None:
         """A member believes that this person left, or an earlier life of it did: this person is in, and says so."""
@@ -366,8 +419,9 @@ class Joining:
         """Restore conversations of an earlier life of this person. It is a member where its own row says so."""
         for info in infos[:GROUPS_MAX]:
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW)
+            present = self._who_is_present(group, len(info.rows))
             for row in info.rows:
-                group.merge(row)
+                group.merge(row, present)
             own = group.rows.get(self.person)
             if own is not None:
                 group.standing = JOINED if own.here else REFUSED

@@ -12,7 +12,7 @@ from ..core.ids import MessageId
 from ..core.intervals import Intervals
 from ..core.ports import Append, Change, Put, Restart, Store
 from .history import History
-from .words import Entry, GroupInfo, Known, decode_entries, encode, packed, unpacked
+from .words import Entry, GroupInfo, Known, decode_entries, encode, identities_of, minus, packed, unpacked
 
 ROWS_AT_ONCE = 256
 ENTRIES_PER_ROW = 512
@@ -37,7 +37,8 @@ class KeptConversation:
         """Rows that could not be read."""
 
     def load(self, history: History) -> None:
-        """Put back the kept messages. They are not delivered again: the application finds them in the history."""
+        """Put back the kept messages. They are not delivered again: the application finds them in the history, also
+        those whose parents are missing, which waited for them in the earlier life or were orphans there."""
         history.forget_known(self._lost())
         bounds = self._store.bounds(self._log)
         for start in range(bounds.start, bounds.end, ROWS_AT_ONCE):
@@ -52,6 +53,7 @@ class KeptConversation:
                 self._written += len(entries)
                 for entry in entries:
                     history.add(entry, 0.0)
+        history.end_waiting()
 
     def _lost(self) -> dict[int, Intervals]:
         try:
@@ -69,14 +71,15 @@ class KeptConversation:
         self._under_way = {identity: entry for identity, entry in known.items() if identity not in history}
         if self._written <= 2 * len(history) + SPARE_ENTRIES:
             return [Append(self._log, [encode(entries)])]
-        live = [entry for identity in history.identities() if (entry := history.get(identity)) is not None]
+        live = list(history.all_entries())
         # Rows of these are on their way to the disk, and would be removed with all others.
         live += self._under_way.values()
+        forgotten = minus(history.lost, identities_of(live))  # a member without bodies has lost those of live ones, too
         self._written = len(live)
         rows = [encode(live[at : at + ENTRIES_PER_ROW]) for at in range(0, len(live), ENTRIES_PER_ROW)]
         end = self._store.end(self._log)
         return [
-            Put(f"{self._log}/lost", encode(packed(history.lost))),
+            Put(f"{self._log}/lost", encode(packed(forgotten))),
             Restart(self._log, end),
             Append(self._log, rows),
         ]

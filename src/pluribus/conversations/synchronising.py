@@ -26,8 +26,8 @@ so that no member waits for it. Its silence does not keep others from answering.
 Promise: among members that reach each other long enough, and keep bodies, all have the same messages in the end.
 Assumes that some datagrams arrive. Live, because summaries are sent for ever.
 
-Bounds: ``ASKERS_MAX`` repositories, each at most the history; ``WANTED_MAX`` intervals to ask for; words of
-``piece_bytes`` and a few at a time.
+Bounds: ``ASKERS_MAX`` repositories, each at most the history; an asker of very many parts loses its own.
+``WANTED_MAX`` intervals to ask for; words of ``piece_bytes`` and a few at a time.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from .words import (
     Writing,
     add_identity,
     encode,
+    identities_of,
     minus,
     packed,
     unpacked,
@@ -165,6 +166,8 @@ class Synchronising:
         self._latest: dict[Asked, int] = {}
         self._repositories: dict[Asked, Repository] = {}
         self._early: dict[tuple[int, int, int], dict[int, Intervals]] = {}
+        self._alike: dict[int, tuple[int, int]] = {}
+        """By asker: the number of its request and the next part, if this member has the same in all parts before."""
         self._wanted: dict[int, Intervals] = {}
         """Identities that others have, by their words."""
         self._ask_at: float | None = None
@@ -274,15 +277,16 @@ class Synchronising:
             self._hopeless = minus(self._hopeless, offered)
             self._ask_by(now + BACK_OFF_S * self._random.random())
         lacks = minus(minus(mine, self.history.lost), have)
-        if not lacks and not offered and not lost and request.low == 0 and request.high == EVERYBODY:
-            self._same(now)
+        if not lacks and not offered and not lost:
+            self._same_in_part(asker, request, now)
         counting = self._repositories.get(asked)
         state = through(SynchronisingState.INITIAL if counting is None else counting.state, "request")
         if request.number <= self._latest.get(asked, 0):
             through(state, "older" if counting is None else "older than counted")
             return
         if asked not in self._latest and len(self._latest) >= ASKERS_MAX:
-            gone = next(iter(self._latest))
+            own = [one for one in self._latest if one[0] == asker]
+            gone = own[0] if len(own) > ASKERS_MAX // 4 else next(iter(self._latest))
             del self._latest[gone]
             self._repositories.pop(gone, None)
         self._latest.pop(asked, None)
@@ -293,6 +297,20 @@ class Synchronising:
         through(state, "newest" if lacks else "nothing to give")
         if lacks:
             self._repositories[asked] = Repository(request.number, lacks, now + BACK_OFF_S * self._random.random())
+
+    def _same_in_part(self, asker: int, request: Request, now: float) -> None:
+        """The asker has what this member has, as far as this word goes; and as a whole, if that is so of all words of
+        the request, in turn."""
+        so_far = self._alike.pop(asker, None)
+        begins = request.part == request.low == 0
+        if not begins and so_far != (request.number, request.part):
+            return
+        if request.high == EVERYBODY:
+            self._same(now)
+            return
+        if len(self._alike) >= ASKERS_MAX:
+            del self._alike[next(iter(self._alike))]
+        self._alike[asker] = (request.number, request.part + 1)
 
     def _same(self, now: float) -> None:
         """A member with the same messages has asked, or sent its summary: this member need not."""
@@ -315,7 +333,7 @@ class Synchronising:
         if repository is not None and repository.number == answer.number:
             repository.go("answer")
             before = _count(repository.left)
-            repository.left = minus(repository.left, _identities(entries))
+            repository.left = minus(repository.left, identities_of(entries))
             self.suppressed += before - _count(repository.left)
             repository.go("left" if repository.left else "empty")
             repository.due_at = now + BACK_OFF_S * (0.5 + self._random.random())
@@ -487,6 +505,7 @@ class Synchronising:
 
     def validate(self) -> None:
         assert len(self._repositories) <= len(self._latest) <= ASKERS_MAX and len(self._early) <= EARLY_ANSWERS_MAX
+        assert len(self._alike) <= ASKERS_MAX
         for asked, repository in self._repositories.items():
             assert repository.left and repository.state == SynchronisingState.COUNTING, (
                 "a member that is counted has something to give"
@@ -498,13 +517,6 @@ class Synchronising:
 
 def _numbers(writer: int, numbers: Intervals) -> Iterator[MessageId]:
     return ((writer, number) for first, last in numbers for number in range(first, last + 1))
-
-
-def _identities(entries: list[Entry]) -> dict[int, Intervals]:
-    found: dict[int, Intervals] = {}
-    for entry in entries:
-        add_identity(found, entry.id)
-    return found
 
 
 def _count(known: dict[int, Intervals]) -> int:

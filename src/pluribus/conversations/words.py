@@ -7,6 +7,7 @@ every member.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -30,6 +31,7 @@ GROUPS_PER_WORD_MAX = 1_024
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Identity = tuple[Number, Position]
 POSITION_MAX = 1 << 62
+NUMBER_MAX = (1 << 63) - 1
 COUNTER_MAX = 1 << 40
 Counter = Annotated[int, msgspec.Meta(ge=0, le=COUNTER_MAX)]
 
@@ -158,6 +160,11 @@ decode_lobby = msgspec.msgpack.Decoder(LobbyWord).decode
 decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
 
 
+def longest_word_bytes(entry: Entry) -> int:
+    """Bytes of the longest word that carries this message alone: an answer, which may be needed to whoever comes."""
+    return len(encode(Answer(NUMBER_MAX, NUMBER_MAX, NUMBER_MAX, [entry])))
+
+
 def checked_body(body: Any) -> str:
     """The body itself; ``BadInput`` says what a body may be."""
     if not isinstance(body, str):
@@ -218,3 +225,11 @@ def add_identity(known: dict[int, Intervals], identity: MessageId) -> None:
     if found is None:
         found = known[identity[0]] = Intervals()
     found.add(identity[1], identity[1])
+
+
+def identities_of(entries: Iterable[Entry]) -> dict[int, Intervals]:
+    """The identities of these messages."""
+    found: dict[int, Intervals] = {}
+    for entry in entries:
+        add_identity(found, entry.id)
+    return found

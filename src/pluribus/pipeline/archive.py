@@ -103,7 +103,14 @@ def compact(
     spark: SparkSession, folder: str | PathLike[str], files: int = COMPACT_FILES, size: int = COMPACT_BYTES
 ) -> int:
     """Compact an archive: join the small files of partitions with so many or more. Returns how many files are fewer."""
+    check_archive(folder, spark)
     return Landing(fspath(folder), spark, keys=KEYS).compact(spark, files, size)
+
+
+def check_archive(folder: str | PathLike[str], spark: SparkSession | None = None) -> None:
+    """``BadInput`` for a folder that is none."""
+    if not any(found.path.startswith("topic=") for found in files_of(fspath(folder), spark).list()):
+        raise BadInput(f"{folder} is no archive: 'pluribus pipeline archive URL TOPIC DIR' writes one")
 
 
 class Played(NamedTuple):
@@ -202,8 +209,7 @@ def _events(
     import pyarrow.compute as pc
 
     table = Landing(folder, spark, keys=KEYS)
-    if not any(found.path.startswith("topic=") for found in files_of(folder, spark).list()):
-        raise BadInput(f"{folder} is no archive: 'pluribus pipeline archive URL TOPIC DIR' writes one")
+    check_archive(folder, spark)
     held: dict[str, list[str]] = {}
     for path in table.snapshot():
         held.setdefault(path.split("/")[-2].removeprefix("day="), []).append(path)

@@ -11,6 +11,7 @@ driver that was killed) is taken once, whatever a manifest says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -49,6 +50,33 @@ class Archived:
 
     def end(self, topic: str) -> int:
         return max((file.most + 1 for file in self._files(topic)), default=0)
+
+    def offset_at(self, topic: str, time_s: float, before: int) -> int | None:
+        """The first offset below ``before`` whose event is of this time, in seconds since 1970, or later; None if there
+        is none. Days before that time are passed over."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as parquet
+
+        since_us = int(time_s * 1e6)
+        day = f"day={datetime.fromtimestamp(max(time_s, 0.0), UTC):%Y-%m-%d}"
+        found = before
+        for file in sorted(self._files(topic), key=_least):
+            folder = file.path.split("/")[-2]
+            if file.least >= found:
+                break
+            if folder.startswith("day=") and folder < day:
+                continue
+            try:
+                with self._system.open_input_file(file.path) as stream:
+                    table = parquet.ParquetFile(stream).read(["offset", "time"])
+            except FileNotFoundError:  # a compaction was quicker: its rows are in another file
+                self._topics = None
+                return self.offset_at(topic, time_s, before)
+            times = table["time"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+            least = pc.min(table["offset"].filter(pc.greater_equal(times, since_us))).as_py()
+            found = found if least is None else min(found, least)
+        return found if found < before else None
 
     def batches(
         self, topic: str, start: int, stop: int, where: str = "", bodies: bool = True, *, skip: bool = False

@@ -68,8 +68,13 @@ ALIASES = {
     "failondataloss": "gaps",
 }
 """Names of Kafka's source, in lower case as Spark compares them."""
-IGNORED = ("includeheaders", "groupidprefix", "fetchoffset.numretries", "fetchoffset.retryintervalms")
+IGNORED = (
+    *("includeheaders", "groupidprefix", "kafkaconsumer.polltimeoutms"),
+    *("fetchoffset.numretries", "fetchoffset.retryintervalms"),
+)
 """Names of Kafka's source that have no effect here: headers are always there, and there are no consumer groups."""
+STRATEGY = "startingoffsetsbytimestampstrategy"
+"""Of Kafka's source: where to begin in a topic that has no event of a time, or later."""
 REFUSED = {
     "kafka.bootstrap.servers": "name the keepers: .option('url', 'client://HOST:PORT,HOST:PORT/BUS')",
     "assign": "a topic has no partitions here: .option('topics', 'a,b')",
@@ -274,6 +279,13 @@ def _translated(options: Mapping[str, str]) -> dict[str, str]:
             if plain in given:
                 continue
         if plain in OF_SPARK or plain in IGNORED:
+            continue
+        if plain == STRATEGY:
+            if value != LATEST:
+                raise BadInput(
+                    f"option {name}={value!r}: a topic without an event of that time or later is read from its end; "
+                    f"say {LATEST!r}, or leave it out"
+                )
             continue
         if plain in REFUSED:
             raise BadInput(f"option {name!r} is of Kafka: {REFUSED[plain]}")

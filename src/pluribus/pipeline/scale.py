@@ -1,9 +1,10 @@
 """The resources for a load: logs, keepers, disks, cores of Spark, files of an archive. ``pluribus pipeline scale``.
 
-Two parts. On paper: rates, bytes and counts from what one log and one core were measured to do, which are arguments.
+Three parts. On paper: rates, bytes and counts from what one log and one core were measured to do, which are arguments.
 Played: topics are not equally busy, and a topic belongs to one log, whole. So topics get shares by Zipf's law, seeded,
-are dealt to the logs as the sink deals them (``sink.log_of``), and a day of bursts is played second by second for the
-busiest log: how long its queue gets, and how long an event waits for its leader.
+are dealt to the logs as the sink deals them (``sink.log_of``), and the busiest hour is played second by second for the
+busiest log: how long its queue gets, and how long an event waits for its leader. Simulated: some seconds of that hour
+are carried by the keepers of that log (``busy_log.py``), which shows what the protocol makes of it on disks and lines.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class Means(msgspec.Struct, frozen=True):
     """How busy a process or a core may be at the peak."""
 
 
-def estimate(load: Load, means: Means, seed: int = 1) -> dict[str, Any]:
-    """The estimate, on paper and played. ``BadInput`` for absurd arguments."""
+def estimate(load: Load, means: Means, seed: int = 1, simulate_s: float = 0.0) -> dict[str, Any]:
+    """The estimate, on paper and played; with ``simulate_s``, so many seconds of the busiest log are simulated, too.
+    ``BadInput`` for absurd arguments."""
     for name, value in (*msgspec.structs.asdict(load).items(), *msgspec.structs.asdict(means).items()):
         if not 0 < value < 1e15 and not (name == "skew" and value == 0):
             raise BadInput(f"{name}={value:g} is out of range: use more than 0")
@@ -65,24 +67,25 @@ def estimate(load: Load, means: Means, seed: int = 1) -> dict[str, Any]:
         raise BadInput(
             f"{load.topics:,} topics in {means.logs} logs: one log takes {DURABLE_TOPICS_MAX:,}; use more logs"
         )
-    dealt = shares(load, means.logs, seed)
+    topics = dealt(load, means.logs, seed)
+    share = [sum(some.values()) for some in topics]
     mean_s = load.events_a_day / DAY_S
     peak_s = mean_s * load.peak
-    hottest_s = peak_s * max(dealt)
+    hottest_s = peak_s * max(share)
     event_bytes = load.body_bytes + means.envelope_bytes
     logs_needed = math.ceil(peak_s / (means.log_events_s * means.busy))
     archive_day = load.events_a_day * event_bytes * means.compression
     cores = math.ceil(peak_s / (means.core_events_s * means.busy))
-    played = play(load, means, max(dealt), seed)
-    return {
+    played = play(load, means, max(share), seed)
+    found: dict[str, Any] = {
         "events_s": round(mean_s),
         "peak_events_s": round(peak_s),
         "logs": {
             "given": means.logs,
             "needed": logs_needed,
             "topics_a_log": math.ceil(load.topics / means.logs),
-            "hottest_share": round(max(dealt), 4),
-            "over_mean": round(max(dealt) * means.logs, 2),
+            "hottest_share": round(max(share), 4),
+            "over_mean": round(max(share) * means.logs, 2),
             "hottest_events_s": round(hottest_s),
             "hottest_busy": round(hottest_s / means.log_events_s, 3),
             "fits": hottest_s <= means.log_events_s * means.busy,
@@ -91,7 +94,7 @@ def estimate(load: Load, means: Means, seed: int = 1) -> dict[str, Any]:
             "leaders": means.logs,
             "processes": means.logs * means.voters,
             "write_bytes_s": round(hottest_s * event_bytes),
-            "disk_bytes": round(load.events_a_day * max(dealt) * load.kept_days * event_bytes * 2),
+            "disk_bytes": round(load.events_a_day * max(share) * load.kept_days * event_bytes * 2),
         },
         "spark": {
             "cores": cores,
@@ -106,20 +109,32 @@ def estimate(load: Load, means: Means, seed: int = 1) -> dict[str, Any]:
         },
         "played": played,
     }
+    if simulate_s:
+        from .busy_log import Site, simulated
+
+        busiest = topics[share.index(max(share))]
+        site = Site(voters=means.voters)
+        found["simulated"] = simulated(busiest, hottest_s, load.body_bytes, simulate_s, seed, site)
+    return found
 
 
-def shares(load: Load, logs: int, seed: int) -> list[float]:
-    """The share of all events that each log gets, its topics dealt as the sink deals them."""
+def dealt(load: Load, logs: int, seed: int) -> list[dict[str, float]]:
+    """The topics of each log with their shares of all events, dealt as the sink deals them."""
     from .sink import log_of
 
     weights = [1 / (rank**load.skew) for rank in range(1, load.topics + 1)]
     names = [f"topic/{number:06d}" for number in range(load.topics)]
     Random(seed).shuffle(names)
     total = sum(weights)
-    found = [0.0] * logs
+    found: list[dict[str, float]] = [{} for _ in range(logs)]
     for name, weight in zip(names, weights, strict=True):
-        found[log_of(name, logs)] += weight / total
+        found[log_of(name, logs)][name] = weight / total
     return found
+
+
+def shares(load: Load, logs: int, seed: int) -> list[float]:
+    """The share of all events that each log gets."""
+    return [sum(topics.values()) for topics in dealt(load, logs, seed)]
 
 
 def play(load: Load, means: Means, share: float, seed: int, seconds: int = 3_600) -> dict[str, float]:

@@ -232,8 +232,15 @@ class _Reading:
         return found
 
     def _at(self, log: str, names: Sequence[str], time_s: float) -> dict[str, int]:
+        """The first offset of each topic whose event is of this time or later, in the archive if there is one."""
         with self._settings.keepers(self._urls.get(log, 0)) as keepers:
-            return dict(zip(names, keepers.offsets_at(names, time_s), strict=True))
+            found = dict(zip(names, keepers.offsets_at(names, time_s), strict=True))
+        if self._settings.archive:
+            archive = Archived(self._settings.archive)
+            for topic, offset in found.items():
+                earlier = archive.offset_at(topic, time_s, offset)
+                found[topic] = offset if earlier is None else earlier
+        return found
 
     def _within(self, known: Known, offset: int) -> int:
         """Of several topics, one that is shorter is taken at its end: whatever follows there is new."""

@@ -77,7 +77,8 @@ KNOWN_BYTES_MAX = 256 << 10
 
 LONGEST_USUAL = 1_024
 """A batch of one event takes a longer one too."""
-TOLD = 1 << 62
+NEVER = 1 << 62
+"""The place at which subscribers join that are not there."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, list[Taker]]).decode
@@ -106,7 +107,7 @@ class Hand:
 class SharedEvent:
     """An event of a set at this member."""
 
-    __slots__ = ("again", "at", "event", "size_bytes", "whole")
+    __slots__ = ("again", "at", "event", "size_bytes", "told", "whole")
 
     def __init__(
         self, event: Event[Any], at: int, size_bytes: int, *, again: bool = False, whole: bool = False
@@ -114,7 +115,8 @@ class SharedEvent:
         self.event = event
         self.size_bytes = size_bytes
         self.at = at
-        """How many had come before; a member that joined later does not have it, unless it was told (``TOLD``)."""
+        """Its place, or the one at which all subscribers were told of it; who joined later does not have it."""
+        self.told = False
         self.again = again
         self.whole = whole
         """Whether it is dealt with its body in any case."""
@@ -140,15 +142,20 @@ class Share:
         self.serials: dict[Taker, int] = {}
         """By dealer, the number of its last ``Dealt``."""
         self.joined: dict[Taker, int] = {}
-        """By subscriber, how many events had come when it joined."""
+        """By subscriber, the place at which it joined."""
         self.untold: dict[Id, None] = {}
         """Events that some subscriber does not have, because it joined later."""
-        self._came = 0
+        self._place = 0
+        """Grows with every event that comes, and with every subscriber that joins."""
 
     def put(self, events: list[Event[Any]], each_bytes: int) -> None:
         for event in events:
-            self._wait(_id(event.id), SharedEvent(event, self._came, each_bytes))
-            self._came += 1
+            self._wait(_id(event.id), SharedEvent(event, self._place, each_bytes))
+            self._place += 1
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Drop what is too much to wait."""
         dropped = 0
         while len(self.waiting) > SHARED_WAITING_MAX or (
             self.waiting_bytes > SHARED_WAITING_BYTES_MAX and len(self.waiting) > 1
@@ -176,7 +183,8 @@ class Share:
     # Words, in the order
 
     def join(self, taker: Taker) -> None:
-        self.joined[taker] = self._came
+        self._place += 1
+        self.joined[taker] = self._place
         for items in self._everything(self.held):
             for id, one in items.items():
                 if one is not None:
@@ -230,12 +238,17 @@ class Share:
                 self.held[holder][id] = one
             mine = self.waiting.get(id) or (self.held.get(holder) or OrderedDict()).get(id)
             if mine is not None:
-                mine.at, mine.whole = TOLD, False
+                self._everybody_has(mine)
             self.untold.pop(id, None)
         if new:  # they are older than those that came here
-            before = [(id, one) for id, one in self.waiting.items() if one.at == TOLD]
+            before = [(id, one) for id, one in self.waiting.items() if one.told]
             self.waiting = OrderedDict([*before, *new, *self.waiting.items()])
             self.waiting_bytes += sum(one.size_bytes for _, one in new)
+            for _, one in new:
+                one.at, one.told = self._place, True
+
+    def _everybody_has(self, one: SharedEvent) -> None:
+        one.at, one.told, one.whole = self._place, True, False
 
     def _granted(self, taker: Taker, grant: Grant) -> None:
         held = self.held.setdefault(taker, OrderedDict())
@@ -248,7 +261,7 @@ class Share:
             else:
                 if id in bodies:
                     self.untold.pop(id, None)
-                    one.at, one.whole = TOLD, False
+                    self._everybody_has(one)
                 events.append(one.as_given())
         if self.wants.get(taker, (grant.turn + 1, 0))[0] <= grant.turn:
             del self.wants[taker]
@@ -272,6 +285,7 @@ class Share:
             if one is not None:
                 one.again, one.whole = one.again or again, one.whole or whole
                 self._wait(id, one, first=True)
+        self._drop_oldest()
 
     # The dealer
 
@@ -332,7 +346,7 @@ class Share:
 
     def left_over(self, others: Iterable[Taker], begun: frozenset[Id] = frozenset()) -> list[Event[Any]]:
         """Events that this member has and that none of the others has or can get; ``begun`` have a reader."""
-        since = min((self.joined.get(other, 0) for other in others), default=TOLD + 1)
+        since = min((self.joined.get(other, 0) for other in others), default=NEVER)
         found = [pair for items in self._everything(self.mine) for pair in items.items()]
         return [one.as_given() for id, one in found if one is not None and one.at < since and id not in begun]
 
@@ -508,7 +522,7 @@ def _unpacked(whole: Whole) -> SharedEvent | None:
         ((event,),) = [section.events() for section in Arrived(decode_batch(whole.batch)).sections()]
     except (MalformedFrame, ValueError):  # of another release of a program, perhaps
         return None
-    return SharedEvent(event, TOLD, len(whole.batch), again=whole.again, whole=True)
+    return SharedEvent(event, 0, len(whole.batch), again=whole.again, whole=True)
 
 
 def _ids_of(whole: Whole) -> list[Id]:

@@ -178,6 +178,10 @@ class Finder:
             del self._searches[consumer]
         return offers
 
+    def begin_anew(self) -> None:
+        """Offers were lost: all waiting consumers are searched for from the beginning."""
+        self._searches.clear()
+
     def _search(self, consumer: int, search: _Search, most: int) -> tuple[list[int], int]:
         """The messages found for a consumer, and how many were looked at."""
         queue = self._queue

@@ -604,6 +604,9 @@ class Queue(Machine):
     def chores(self) -> list[bytes]:
         return self.finder.chores()
 
+    def search_again(self) -> None:
+        self.finder.begin_anew()
+
     @property
     def busy(self) -> bool:
         return bool(self.selectors.unsearched) and not self.finder.idle

@@ -26,10 +26,12 @@ Bounded: ``SHAPES_MAX`` shapes, then a tuple of yet another shape is refused.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Generic, TypeVar
+
+from msgspec.structs import force_setattr
 
 from .conditions import Range, predicate_of, range_of
 from .sorted import Sorted
@@ -41,7 +43,8 @@ SIGNATURES_MAX = 32
 """Signatures of one shape, at most."""
 NUMERIC = ("int", "float", "datetime")
 
-_Key = tuple[bytes, ...]
+_Key = bytes | tuple[bytes, ...]
+"""The values at some places; of one place the value itself, which is an object fewer for each tuple."""
 _Bucket = int | Sorted
 """The numbers of tuples; a single one is stored as the number itself."""
 
@@ -60,27 +63,38 @@ class Shape:
         self._ranges: OrderedDict[tuple[tuple[int, ...], int], dict[_Key, Sorted]] = OrderedDict()
 
     def add(self, number: int, item: Item) -> None:
+        self._share(item)
         self.numbers.add(number)
         fields = item.fields
         for signature, buckets in self._signatures.items():
-            _add(buckets, tuple([fields[at].raw for at in signature]), number)
+            _add(buckets, _key_of(fields, signature), number)
         for (signature, at), ordered in self._ranges.items():
             value = _comparable(fields[at])
             if value is not None:
-                ordered.setdefault(tuple([fields[one].raw for one in signature]), Sorted()).add((value, number))
+                ordered.setdefault(_key_of(fields, signature), Sorted()).add((value, number))
 
     def remove(self, number: int, item: Item) -> None:
         self.numbers.remove(number)
         fields = item.fields
         for signature, buckets in self._signatures.items():
-            _remove(buckets, tuple([fields[at].raw for at in signature]), number)
+            _remove(buckets, _key_of(fields, signature), number)
         for (signature, at), ordered in self._ranges.items():
             value = _comparable(fields[at])
             if value is not None:
-                key = tuple([fields[one].raw for one in signature])
+                key = _key_of(fields, signature)
                 ordered[key].remove((value, number))
                 if not len(ordered[key]):
                     del ordered[key]
+
+    def _share(self, item: Item) -> None:
+        """All tuples of a shape have one object for each name in it. Names that came in several messages are several
+        objects, which cost memory, and a read would have to touch them."""
+        for field, kind in zip(item.fields, self.kinds, strict=True):
+            if field.kind is not kind:
+                force_setattr(field, "kind", kind)
+        if item.of and item.names is not self.names:
+            force_setattr(item, "of", self.of)
+            force_setattr(item, "names", self.names)
 
     def bucket(self, signature: tuple[int, ...], key: _Key, items: Callable[[int], Item]) -> _Bucket | None:
         """The tuples that have these values at these places."""
@@ -91,7 +105,7 @@ class Shape:
             buckets = self._signatures[signature] = {}
             for number in self.numbers:
                 fields = items(number).fields
-                _add(buckets, tuple([fields[at].raw for at in signature]), number)
+                _add(buckets, _key_of(fields, signature), number)
             if len(self._signatures) > SIGNATURES_MAX:
                 self._signatures.popitem(last=False)
         elif len(self._signatures) > 1:
@@ -107,7 +121,7 @@ class Shape:
                 fields = items(number).fields
                 value = _comparable(fields[at])
                 if value is not None:
-                    made.setdefault(tuple([fields[one].raw for one in signature]), []).append((value, number))
+                    made.setdefault(_key_of(fields, signature), []).append((value, number))
             ordered = self._ranges[signature, at] = {one: Sorted(pairs) for one, pairs in made.items()}
             if len(self._ranges) > SIGNATURES_MAX:
                 self._ranges.popitem(last=False)
@@ -122,6 +136,12 @@ class Shape:
             assert sorted(found) == list(self.numbers)
         for ordered in self._ranges.values():
             assert {number for pairs in ordered.values() for _, number in pairs} <= set(self.numbers)
+
+
+def _key_of(fields: Sequence[FieldValue], signature: tuple[int, ...]) -> _Key:
+    if len(signature) == 1:
+        return fields[signature[0]].raw
+    return tuple([fields[at].raw for at in signature])
 
 
 def _add(buckets: dict[_Key, _Bucket], key: _Key, number: int) -> None:
@@ -319,7 +339,7 @@ class TupleIndex:
                 elif want.kinds and not any(is_of(kind, one) for one in want.kinds):
                     break
             else:
-                yield shape, tuple(signature), tuple(key)
+                yield shape, tuple(signature), key[0] if len(key) == 1 else tuple(key)
 
     def validate(self) -> None:
         """For tests."""

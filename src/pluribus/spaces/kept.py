@@ -1,13 +1,14 @@
 """Parts of a replicated space's state: a tuple, a waiting take, a transaction, and how full the parts of the snapshot
-are."""
+are; and what a transaction across machines will do to it."""
 
 from __future__ import annotations
 
 import msgspec
 
+from ..group.host.machine import Effects
 from .templates import Template
 from .values import Item
-from .words import FOR_EVER_US
+from .words import FOR_EVER_US, Write
 
 PART_BYTES = 512 << 10
 PART_TUPLES = 2_048
@@ -21,7 +22,7 @@ def granted(lease_us: int) -> int:
     return min(lease_us, LEASE_US_MAX)
 
 
-class KeptTuple(msgspec.Struct, array_like=True):
+class KeptTuple(msgspec.Struct, array_like=True, gc=False):
     """One tuple of the space."""
 
     number: int
@@ -35,7 +36,7 @@ class KeptTuple(msgspec.Struct, array_like=True):
     """The transaction that took it."""
     written: int = 0
     """The transaction that wrote it."""
-    readers: list[int] = []
+    readers: tuple[int, ...] = ()
     """Transactions that have read it."""
 
 
@@ -64,12 +65,32 @@ class SpaceTransaction(msgspec.Struct, array_like=True):
     took: dict[int, None] = {}
     read: dict[int, None] = {}
 
+    def saved(self) -> SavedTransaction:
+        return (self.number, self.until_us, self.prepared, sorted(self.wrote), sorted(self.took), sorted(self.read))
+
+
+SavedTransaction = tuple[int, int, bool, list[int], list[int], list[int]]
+SavedTransactions = tuple[list[SavedTransaction], list[tuple[int, bool]]]
+
+
+class SpaceEffects(Effects):
+    """The effects here of a transaction across machines."""
+
+    writes: list[Write]
+    takes: list[int]
+    commits: list[int]
+    prepares: list[int]
+    aborts: list[int]
+
 
 class Filled(msgspec.Struct, array_like=True):
     """How full one part of the snapshot is."""
 
     tuples: int = 0
     size_bytes: int = 0
+
+
+SavedNumbers = tuple[int, int, int, int, list[tuple[int, Filled]]]
 
 
 class Filling:
@@ -94,11 +115,11 @@ class Filling:
         self.members.setdefault(self.part, set()).add(number)
         return self.part
 
-    def remove(self, kept: KeptTuple) -> bool:
+    def remove(self, kept: KeptTuple, size: int) -> bool:
         """True if the part is empty, and gone."""
         filled = self.filled[kept.part]
         filled.tuples -= 1
-        filled.size_bytes -= kept.item.size
+        filled.size_bytes -= size
         self.members[kept.part].discard(kept.number)
         if filled.tuples:
             return False

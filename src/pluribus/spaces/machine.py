@@ -42,7 +42,7 @@ Bounded: see the limits below; at each the command is refused, with the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 from typing import Any, ClassVar
@@ -55,43 +55,22 @@ from ..group.host.demand import Demands
 from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refusal
 from ..group.sessions import SessionEntry
 from . import words
+from .conditions import range_of
 from .index import SHAPES_MAX, TupleIndex
-from .kept import Filled, Filling, KeptTuple, SpaceTransaction, granted
+from .kept import Filling, KeptTuple, SavedNumbers, SavedTransactions, SpaceEffects, SpaceTransaction, granted
 from .lines import WaitingLines
 from .registrations import EVENT, NOBODY, REGISTRATIONS_MAX, KeptRegistration, Registrations
 from .templates import Template, check_template
 from .values import TUPLE_BYTES_MAX, Item
-from .words import (
-    FOR_EVER_US,
-    Contents,
-    Done,
-    Ended,
-    Leased,
-    Nothing,
-    Outcome,
-    Refused,
-    Taken,
-    Written,
-)
+from .words import FOR_EVER_US, Contents, Done, Ended, Leased, Nothing, Outcome, Refused, Taken, Written
 
 TUPLES_MAX = 10_000_000
 SPACE_BYTES_MAX = 4 << 30
 TRANSACTIONS_MAX = 10_000
 ENDED_MAX = 10_000
 """Ended transactions that are remembered."""
-SHARDS = 32
 
 Allowed = Callable[[int], bool]
-
-
-class _Together(Effects):
-    """The effects here of a transaction across machines."""
-
-    writes: list[words.Write]
-    takes: list[int]
-    commits: list[int]
-    prepares: list[int]
-    aborts: list[int]
 
 
 class SpaceMachine(Machine):
@@ -194,26 +173,26 @@ class SpaceMachine(Machine):
         return Written(numbers, lease_us)
 
     def _no_room(self, items: Sequence[Item]) -> Refused | None:
-        size = sum(item.size for item in items)
+        sizes = [item.size for item in items]
         if len(self.kept) + len(items) > TUPLES_MAX:
             return Refused(f"{TUPLES_MAX:,} tuples are in this space: take some, or use another space")
-        if self.size_bytes + size > SPACE_BYTES_MAX:
+        if self.size_bytes + sum(sizes) > SPACE_BYTES_MAX:
             return Refused(f"{SPACE_BYTES_MAX:,} bytes are in this space: take some, or use another space")
-        for item in items:
-            if not item.fields or item.size > TUPLE_BYTES_MAX or (item.of and len(item.names) != len(item.fields)):
-                return Refused(f"a tuple of {len(item.fields)} fields and {item.size:,} bytes cannot be kept")
+        for item, size in zip(items, sizes, strict=True):
+            if not item.fields or size > TUPLE_BYTES_MAX or (item.of and len(item.names) != len(item.fields)):
+                return Refused(f"a tuple of {len(item.fields)} fields and {size:,} bytes cannot be kept")
             if not self.free.takes(item):
                 return Refused(f"{SHAPES_MAX:,} combinations of types are in this space: use fewer")
         return None
 
     def _add(self, item: Item, lease_us: int, transaction: int) -> int:
-        number = self._next
+        number, size = self._next, item.size
         self.parts.touch("numbers")
         self._next += 1
-        kept = KeptTuple(number, item, self._filling.add(item.size, number), -lease_us, written=transaction, readers=[])
+        kept = KeptTuple(number, item, self._filling.add(size, number), -lease_us, 0, 0, transaction)
         self._touch(kept)
         self.kept[number] = kept
-        self.size_bytes += item.size
+        self.size_bytes += size
         if lease_us != FOR_EVER_US:
             self._unstamped[0, number] = None
         if transaction:
@@ -238,6 +217,8 @@ class SpaceMachine(Machine):
     def _hand_over(self, kept: KeptTuple) -> bool:
         """Hand a tuple to the take that has waited longest of those that may have it. If a transaction has read or
         written the tuple, only takes of that transaction may."""
+        if not self.lines.waiters:
+            return False
         best = self.lines.first_for(kept.item, kept.readers[0] if kept.readers else kept.written)
         if best is None:
             return False
@@ -257,15 +238,16 @@ class SpaceMachine(Machine):
         until_us = self.kept[number].until_us
         return until_us <= 0 or until_us > self.ground.now_us
 
-    def _find(self, template: Template, transaction: int, reads: bool) -> KeptTuple | None:
+    def _find(self, template: Template, transaction: int, reads: bool) -> int | None:
         """The first match that may be read, or taken, in a transaction or outside of any."""
         alive = self._alive if self._dues else None
+        if self._are_free(transaction, reads):
+            return self.free.find(template, alive)
         places: list[tuple[TupleIndex, Allowed | None]] = [(self.free, alive)]
-        if len(self.locked):
-            if reads:
-                places.append((self.locked, alive))
-            elif transaction:
-                places.append((self.locked, lambda number: self._alone(number, transaction)))
+        if reads:
+            places.append((self.locked, alive))
+        elif transaction:
+            places.append((self.locked, lambda number: self._alone(number, transaction)))
         if transaction in self.own:
             places.append((self.own[transaction], alive))
         best: tuple[Any, int] | None = None
@@ -273,10 +255,14 @@ class SpaceMachine(Machine):
             number = index.find(template, allowed)
             if number is not None and (best is None or index.rank(template, number) < best):
                 best = index.rank(template, number)
-        return None if best is None else self.kept[best[1]]
+        return None if best is None else best[1]
+
+    def _are_free(self, transaction: int, reads: bool) -> bool:
+        """True if what may be read or taken can only be among the free tuples."""
+        return not (len(self.locked) and (reads or transaction)) and transaction not in self.own
 
     def _alone(self, number: int, transaction: int) -> bool:
-        return self._alive(number) and self.kept[number].readers == [transaction]
+        return self._alive(number) and self.kept[number].readers == (transaction,)
 
     def _is_hidden(self, template: Template, transaction: int) -> bool:
         """True if there is a match that a transaction hides or locks, or that a take was handed which is not over."""
@@ -296,16 +282,7 @@ class SpaceMachine(Machine):
         refused = self._no_room(command.write) if command.write else None
         if refused is not None:
             return refused
-        found: list[KeptTuple] = []
-        while len(found) < command.most:
-            kept = self._find(command.template, transaction, command.keep)
-            if kept is None:
-                break
-            found.append(kept)
-            if command.keep:
-                self._lock(kept, transaction)
-                break
-            self._remove_for(kept, transaction)
+        found = self._take_now(command)
         if found:
             lease_us = granted(command.lease_us)
             for item in command.write:
@@ -315,6 +292,30 @@ class SpaceMachine(Machine):
         if not command.wait or command.keep or (command.if_exists and not hidden):
             return Nothing(hidden)
         return self.lines.join(command)
+
+    def _take_now(self, command: words.Take) -> list[KeptTuple]:
+        """Take what is there, or lock it."""
+        found: list[KeptTuple] = []
+        for number in self._matches(command):
+            found.append(self.kept[number])
+            if command.keep:
+                self._lock(found[-1], command.transaction)
+            else:
+                self._remove_for(found[-1], command.transaction)
+        return found
+
+    def _matches(self, command: words.Take) -> Iterator[int]:
+        """The tuples to take or to lock. The caller does that with each before it asks for the next."""
+        template, transaction, most = command.template, command.transaction, 1 if command.keep else command.most
+        ranged = template.where and range_of(template.where) is not None
+        if most > 1 and not ranged and self._are_free(transaction, False):  # all at once
+            yield from self.free.page(template, -1, most, self._alive if self._dues else None)
+            return
+        for _ in range(most):
+            number = self._find(template, transaction, command.keep)
+            if number is None:
+                return
+            yield number
 
     def _taken(self, found: Sequence[KeptTuple]) -> Taken:
         left_us: list[int] = []
@@ -340,7 +341,7 @@ class SpaceMachine(Machine):
         acting = self.transactions[transaction]
         acting.took[kept.number] = None
         acting.read.pop(kept.number, None)
-        kept.readers = []
+        kept.readers = ()
         kept.taken = transaction
         self.hidden.add(kept.number, kept.item)
 
@@ -352,7 +353,7 @@ class SpaceMachine(Machine):
         if not kept.readers:
             self.free.remove(kept.number)
             self.locked.add(kept.number, kept.item)
-        kept.readers = sorted([*kept.readers, transaction])
+        kept.readers = tuple(sorted([*kept.readers, transaction]))
         self.transactions[transaction].read[kept.number] = None
 
     def _unindex(self, kept: KeptTuple) -> None:
@@ -375,8 +376,9 @@ class SpaceMachine(Machine):
         self.parts.touch("numbers")
         del self.kept[kept.number]
         self._unstamped.pop((0, kept.number), None)
-        self.size_bytes -= kept.item.size
-        if self._filling.remove(kept):
+        size = kept.item.size
+        self.size_bytes -= size
+        if self._filling.remove(kept, size):
             self.parts.gone(f"t/{kept.part:08d}")
 
     # The line of waiting takes.
@@ -557,7 +559,7 @@ class SpaceMachine(Machine):
             kept = self.kept[number]
             self._touch(kept)
             if number in acting.read:
-                kept.readers = [one for one in kept.readers if one != transaction]
+                kept.readers = tuple(one for one in kept.readers if one != transaction)
                 if not kept.readers:
                     self.locked.remove(number)
                     visible.append(kept)
@@ -593,7 +595,7 @@ class SpaceMachine(Machine):
     def prepare(self, row: int, places: Sequence[int], commands: Sequence[bytes]) -> Refusal | Effects:
         """Prepare commits, and writes and takes that do not wait, to be done together with other machines."""
         results: list[Any] = []
-        effects = _Together(results, [], [], [], [], [])
+        effects = SpaceEffects(results, [], [], [], [], [])
         items: list[Item] = []
         taken: set[int] = set()
         for data in commands:
@@ -609,7 +611,7 @@ class SpaceMachine(Machine):
         return effects if refused is None else Refusal(refused.reason)
 
     def _prepared(
-        self, command: words.Command, effects: _Together, items: list[Item], taken: set[int]
+        self, command: words.Command, effects: SpaceEffects, items: list[Item], taken: set[int]
     ) -> Outcome | Refusal:
         if isinstance(command, words.Commit):
             if self._acting(command.transaction) is None or command.transaction in effects.commits:
@@ -645,7 +647,7 @@ class SpaceMachine(Machine):
         return Refusal("only commits, writes, and takes that do not wait are done together with other machines")
 
     def commit(self, effects: Effects) -> None:
-        assert isinstance(effects, _Together)
+        assert isinstance(effects, SpaceEffects)
         for number in effects.takes:
             self._remove_for(self.kept[number], 0)
         for command in effects.writes:
@@ -703,11 +705,11 @@ class SpaceMachine(Machine):
 
     def _found(self, template: Template, most: int, after: int, transaction: int) -> Outcome:
         if most == 1 and after < 0:
-            kept = self._find(template, transaction, True)
-            number = self.given.find(template, self._alive) if kept is None else kept.number
+            number = self._find(template, transaction, True)
+            number = self.given.find(template, self._alive) if number is None else number
             if number is None:
                 return Nothing(self._is_hidden(template, transaction))
-            return Taken([number], [self.kept[number].item])
+            return Taken([number], [self.free.items.get(number) or self.kept[number].item])
         pages = [index.page(template, after, most, self._alive) for index in self._seen_by(transaction)]
         numbers = sorted(chain(*pages))[:most]
         return Taken(numbers, [self.kept[number].item for number in numbers])
@@ -799,7 +801,7 @@ class SpaceMachine(Machine):
             )
         if table == "transactions":
             acting = [self.transactions[number] for number in sorted(self.transactions)]
-            return words.encode(([_saved(one) for one in acting], list(self._ended.items())))
+            return words.encode(([one.saved() for one in acting], list(self._ended.items())))
         if table == "waiters":
             return self.lines.encode_part(name)
         if table == "registrations":
@@ -817,11 +819,11 @@ class SpaceMachine(Machine):
         for name, data in parts:
             table = name.partition("/")[0]
             if table == "numbers":
-                numbers = msgspec.msgpack.decode(data, type=_SavedNumbers)
+                numbers = msgspec.msgpack.decode(data, type=SavedNumbers)
                 self._next, self.lines.next_tag, self.registrations.next_event, part, filled = numbers
                 self._filling.restore(part, filled)
             elif table == "transactions":
-                acting, ended = msgspec.msgpack.decode(data, type=_SavedTransactions)
+                acting, ended = msgspec.msgpack.decode(data, type=SavedTransactions)
                 for number, until_us, prepared, wrote, took, read in acting:
                     self.transactions[number] = SpaceTransaction(
                         number, until_us, prepared, dict.fromkeys(wrote), dict.fromkeys(took), dict.fromkeys(read)
@@ -889,11 +891,3 @@ class SpaceMachine(Machine):
                 for number, item in self.free.items.items():
                     passed = line.template.matches(item) and self._alive(number)
                     assert not passed, f"tuple {number} is free, and {waiter.consumer} waits for it"
-
-
-def _saved(one: SpaceTransaction) -> tuple[int, int, bool, list[int], list[int], list[int]]:
-    return (one.number, one.until_us, one.prepared, sorted(one.wrote), sorted(one.took), sorted(one.read))
-
-
-_SavedNumbers = tuple[int, int, int, int, list[tuple[int, Filled]]]
-_SavedTransactions = tuple[list[tuple[int, int, bool, list[int], list[int], list[int]]], list[tuple[int, bool]]]

@@ -37,7 +37,7 @@ class FieldValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     raw: bytes
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True):
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A tuple, or an entry if ``of`` names its class; then its fields have ``names``."""
 
     fields: tuple[FieldValue, ...]
@@ -47,7 +47,10 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     @property
     def size(self) -> int:
         """Its size in bytes, about."""
-        return sum(len(field.raw) + len(field.kind) for field in self.fields) + 64
+        size = 64
+        for field in self.fields:
+            size += len(field.raw) + len(field.kind)
+        return size
 
 
 def _hook(value: object) -> object:

@@ -4,7 +4,9 @@ process that stood still."""
 from random import Random
 
 import msgspec
+import pytest
 
+from pluribus.core.errors import Overflow, Uncertain
 from pluribus.group.host.host import HOST, Host
 from pluribus.group.host.space import LogExtents
 from pluribus.group.host.tending import HOLLOW_ROWS, LOOK_S, Tending
@@ -26,6 +28,8 @@ class SmallSpace(LogExtents):
 class Hosts(Cluster):
     """One keeper with a host for jobs."""
 
+    code = Jobs
+
     def __init__(self):
         super().__init__(1, SMALL)
 
@@ -41,7 +45,7 @@ class Hosts(Cluster):
             self.reports.append,
             lambda: 1_000 + self.kernel.now,
         )
-        self.host = keeper.seat.state = Host(keeper, {"jobs": Jobs}, (), SmallSpace)
+        self.host = keeper.seat.state = Host(keeper, {"jobs": self.code}, (), SmallSpace)
         self.tending = Tending(self.host, keeper)
         self.host.on_applied = self.tending.applied
         keeper.keep_rows(0)
@@ -170,3 +174,41 @@ def test_much_that_dies_at_once_is_freed_in_small_steps_without_a_pause():
     assert hosts.tending.hollow_rows > 4 * HOLLOW_ROWS and not any(reads)
     assert all(count <= HOLLOW_ROWS for _, count, _ in asked)
     assert sum(busy for _, _, busy in asked) >= 4, "one step after another, not one a look"
+
+
+class Searching(Jobs):
+    """Looks for a job, and finds one at once."""
+
+    searched = False
+
+    @property
+    def busy(self):
+        return not self.searched
+
+    def chores(self):
+        self.searched = True
+        return [_encode(Put(7, b"found"))]
+
+    def search_again(self):
+        self.searched = False
+
+
+@pytest.mark.parametrize("how", ["there is no room", "nobody knows what became of it"])
+def test_what_a_search_found_and_a_keeper_could_not_order_is_searched_for_again(how, monkeypatch):
+    submit_many, lost = Keeper.submit_many, []
+
+    def losing(keeper, commands, done, machine=0):
+        if not machine or lost:
+            submit_many(keeper, commands, done, machine)
+            return
+        lost.append(commands)
+        if how == "there is no room":
+            raise Overflow("too much is under way")
+        done(-1, Uncertain("the keepers changed their leader"))
+
+    monkeypatch.setattr(Keeper, "submit_many", losing)
+    monkeypatch.setattr(Hosts, "code", Searching)
+    hosts = Hosts().begun()
+    hosts.until(lambda: lost)
+    hosts.ordered(Put(1, b"x"))
+    hosts.until(lambda: 7 in hosts.jobs.jobs)

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 import pluribus
+from pluribus.core.limits import VIEW_MEMBERS_MAX
 from pluribus.layers.spread.gossip import fanout_for, reach
 from pluribus.sim.machinery.network import Medium
 from tests.sim.test_spread import with_spread
@@ -62,7 +63,7 @@ def test_a_fanout_of_one_leaves_most_to_the_digests_and_still_all_hear_all():
 
 def test_a_crowd_beyond_agreed_views_hears_everything_although_three_in_ten_die():
     async def main() -> None:
-        members = 250
+        members = VIEW_MEMBERS_MAX + 10
         world = pluribus.sim.world(members, 5, stack=pluribus.runtime.bus.CROWD, medium=Medium(broadcasts=False))
         async with world:
             groups = await asyncio.gather(*[bus.group("all", own=False) for bus in world.buses])

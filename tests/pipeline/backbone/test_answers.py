@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from pluribus.pipeline.backbone.answers import answers, groups
+from pluribus.pipeline.backbone.answers import answers
 from pluribus.pipeline.backbone.configuration import load
+from pluribus.pipeline.backbone.groups import groups
 
 CONFIGURATION = """
 name = "room"

@@ -11,7 +11,8 @@ from tests.features import ROOT
 pytest.importorskip("pyspark.sql")
 
 from pluribus.pipeline import session
-from pluribus.pipeline.backbone.configuration import is_uri, load, pattern_of, seconds
+from pluribus.pipeline.backbone.configuration import is_uri, load
+from pluribus.pipeline.backbone.parts import pattern_of, seconds
 from pluribus.pipeline.backbone.picture import picture
 
 GOOD = """
@@ -87,12 +88,55 @@ BAD = [
     (
         "sector string",
         "sektor string",
-        r"line 23, enrich 'known': the header of .* has no 'sektor': it has sector, sym",
+        r"line 23, enrich 'known': .* has no column 'sektor': it has sector, sym",
     ),
     ('name = "dealing"', 'name = "a/b"', r"line 2: the name 'a/b' is none"),
     ('url = "client', 'url = "http', r"line 3: "),
     ('tables = "tables"', 'tables = "tables"\nspeed = 3', r"line \d+: Object contains unknown field `speed`"),
     ('[[enrich]]\nname = "known"', '[[enrich]]\nname = "ticks"', r"line 21, enrich: the name 'ticks' is taken"),
+    ('width = "10 seconds"', 'width = "0 seconds"', r"line 31, gold 'averages': '0 seconds' is no time at all"),
+    (
+        'by = ["symbol"]\ntopic',
+        'every = "20 seconds"\nby = ["symbol"]\ntopic',
+        r"line 32, gold 'averages': every = '20 seconds' is longer than width",
+    ),
+    ("price double", "price double, Price double", r"line 10, silver 'ticks': .* 'price' and 'Price', which Spark"),
+    ("price double", "price double, day date", r"line 10, silver 'ticks': 'day' is the column by which tables are"),
+    ("price double", "price double, Time date", r"line 10, silver 'ticks': the field 'Time' is a name of the envelope"),
+    (
+        'price double"',
+        'price double"\nlevels = { price = 2 }',
+        r"line 11, silver 'ticks': there would be 'price' twice",
+    ),
+    ("avg(price)", "avg(symbol)", r"line 34, gold 'averages': 'symbol' is string, and no number"),
+    ("mean =", "symbol =", r"line 34, gold 'averages': there would be 'symbol' twice"),
+    (
+        'by = ["symbol"]\ntopic',
+        'by = ["symbol"]\nk = 3\ntopic',
+        r"line 33, gold 'averages': kind = 'windows' makes nothing of k: leave it out",
+    ),
+    (
+        'on = ["symbol"]',
+        'on = ["symbol"]\nwithin = "1 hour"',
+        r"line 26, enrich 'known': .* makes nothing of within: leave it out",
+    ),
+    (
+        'columns = "symbol string',
+        'columns = "symbol bigint',
+        r"line 25, .*columns: 'symbol' is bigint there, and string",
+    ),
+    ("sector string", "id string", r"line 24, enrich 'known': 'id' is a column of 'ticks' already"),
+    ('of = "known"', 'of = ["known", "known"]', r"line 29, gold 'averages': 'known' is named twice"),
+    (
+        '"client://127.0.0.1:7400/dealing"',
+        '"client://a:1/x client://b:1/x"',
+        r"line 3: a backbone reads and writes one log",
+    ),
+    (
+        'tables = "tables"',
+        'tables = "tables"\ntiers = { compact_bytes = 0 }',
+        r"line 6, tiers: compact_bytes must be 1",
+    ),
     ("[[gold]]", "[[gold", r"is no TOML: .*line 27"),
 ]
 
@@ -104,6 +148,85 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, said, capsys):
     with pytest.raises(BadInput, match=said) as error:
         load(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+SECOND = """
+[[gold]]
+name = "best"
+of = "ticks"
+kind = "top"
+width = "10 seconds"
+by = ["symbol"]
+k = 1
+score = "high"
+topic = "best"
+values = { high = "max(price)" }
+"""
+
+
+def test_what_is_missing_is_missed_in_its_own_table_and_not_in_the_next(tmp_path):
+    missing = GOOD.replace('width = "10 seconds"\n', "")
+    with pytest.raises(BadInput, match=r"line 27, gold 'averages': '' is no span"):
+        load(written(tmp_path, missing + SECOND))
+    assert len(load(written(tmp_path, GOOD + SECOND)).gold) == 2
+
+
+JOIN = '\n[[enrich]]\nname = "both"\nof = "ticks"\nwith = "{}"\non = ["symbol"]\nwithin = "1 hour"\n'
+
+
+def test_events_are_joined_with_those_of_a_silver_table(tmp_path):
+    assert load(written(tmp_path, GOOD + JOIN.format("ticks"))).joined("both")
+    with pytest.raises(BadInput, match=r"line 39, enrich 'both': there is no silver table 'known': use ticks"):
+        load(written(tmp_path, GOOD + JOIN.format("known")))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("MEASURES LAST(time) AS at, COUNT(*) AS problem", r"there would be 'problem' twice"),
+        ("MEASURES LAST(time) AS at, COUNT(*) AS symbol", r"there would be 'symbol' twice"),
+        ("MEASURES LAST(time) AS at, COUNT(*) AS Day", r"'Day' is the column by which tables are divided"),
+        ("MEASURES LAST(time) AS at", ""),
+    ],
+)
+def test_measures_of_a_pattern_are_columns_with_names_of_their_own(tmp_path, text, said):
+    pattern = f"PARTITION BY symbol ORDER BY time {text} PATTERN (A) DEFINE A AS price > 7"
+    gold = (
+        f'\n[[gold]]\nname = "turns"\nof = "ticks"\nkind = "pattern"\ntime = "at"\ntopic = "t"\npattern = "{pattern}"\n'
+    )
+    if not said:
+        assert load(written(tmp_path, GOOD + gold)).gold[1].name == "turns"
+        return
+    with pytest.raises(BadInput, match=rf"line 42, gold 'turns': {said}"):
+        load(written(tmp_path, GOOD + gold))
+    by_text = GOOD + gold.replace("ORDER BY time", "ORDER BY symbol")
+    with pytest.raises(BadInput, match=r"ORDER BY begins with symbol, which is string: use a time"):
+        load(written(tmp_path, by_text))
+
+
+def test_a_parquet_table_has_the_columns_or_it_is_said(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"symbol": ["IBM"], "sector": ["tech"]}), tmp_path / "stocks.parquet")
+    text = GOOD.replace("stocks.csv", "stocks.parquet")
+    assert load(written(tmp_path, text)).enrich[0].columns
+    with pytest.raises(BadInput, match=r"line 23, enrich 'known': .*stocks.parquet has no column 'sektor': it has sym"):
+        load(written(tmp_path, text.replace("sector string", "sektor string")))
+    (tmp_path / "stocks.parquet").write_bytes(b"what?")
+    with pytest.raises(BadInput, match=r"line 23, enrich 'known': the table .*stocks.parquet cannot be read"):
+        load(written(tmp_path, text))
+
+
+def test_two_queries_of_one_name_are_refused(tmp_path):
+    """The golds of one of them would never run."""
+    silver = "".join(
+        f'[[silver]]\nname = "{name}"\ntopics = "{name}"\nfields = "x double"\n' for name in ("a", "b", "a-b")
+    )
+    gold = '[[gold]]\nname = "{}"\nof = {}\nkind = "where"\nwhere = "x > 1"\ntopic = "t/{}"\n'
+    golds = gold.format("one", '["a", "b"]', "one") + gold.format("two", '"a-b"', "two")
+    with pytest.raises(BadInput, match="two queries would be called 'gold-windows-a-b': rename a silver table"):
+        load(written(tmp_path, GOOD.partition("[[silver]]")[0] + silver + golds))
 
 
 def test_a_wrong_one_never_starts_spark(tmp_path, capsys, monkeypatch):

@@ -275,3 +275,54 @@ def test_a_rule_that_must_not_be_broken_stops_the_backbone_and_nothing_counts(sp
         found = Backbone(spark, load(path, url), begin=True).run(once=True)
         assert found["read"] == 10 and found["adds_up"]
         assert bus.log("strict/silver/numbers").offsets() == (0, 18), "published again"
+
+
+def test_golds_come_and_go_and_the_others_go_on_with_their_own_state(spark, tmp_path):
+    """Two golds of one kind share a query. One is removed, another is written in front of them: what stays sums up the
+    window that was open meanwhile, and what is new answers for all events."""
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.running import Backbone
+
+    head = """
+        name = "golds"
+        state = "state"
+        tables = "tables"
+        [[silver]]
+        name = "numbers"
+        topics = "numbers"
+        fields = "n bigint"
+        late = "1 second"
+    """
+    path = tmp_path / "golds.toml"
+
+    words = '[[silver]]\nname = "words"\ntopics = "words"\nfields = "word string"\n'
+
+    def ran(url, more="", **golds):
+        path.write_text(head + more + "".join(gold(name, value) for name, value in golds.items()))
+        assert Backbone(spark, load(path, url)).run(once=True)["adds_up"]
+
+    def gold(name, value):
+        told = f'kind = "windows"\nwidth = "10 seconds"\nby = ["sender"]\ntopic = "{name}"\n'
+        return f'[[gold]]\nname = "{name}"\nof = "numbers"\n{told}values = {{ value = "{value}" }}\n'
+
+    def found(topic):
+        told = [(body["start"].timestamp() - NOON_S, body["value"]) for body in bodies(bus, topic)]
+        assert len(told) == len(dict(told)), "each window once"
+        return dict(told)
+
+    tens = {start: range(start, start + 10) for start in range(0, 60, 10)}
+    with pluribus.sync.connect("inproc://backbone-golds", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
+        url = url_of(bus)
+        put(url, "numbers", 1, 1, [(n, {"n": n}) for n in range(25)])
+        put(url, "words", 2, 1, [(n, {"word": str(n)}) for n in range(3)])
+        ran(url, least="min(n)", sums="sum(n)")
+        assert found("least") == {0: 0, 10: 10} and found("sums") == {0: 45, 10: 145}
+        put(url, "numbers", 1, 26, [(n, {"n": n}) for n in [*range(25, 60), 100]])
+        ran(url, words, most="max(n)", sums="sum(n)")
+        assert [body["word"] for body in bodies(bus, "golds/silver/words")] == ["0", "1", "2"], "a table that is added"
+        assert found("least") == {0: 0, 10: 10}, "it is gone"
+        assert found("sums") == {start: sum(some) for start, some in tens.items()}
+        assert found("most") == {start: max(some) for start, some in tens.items()}
+        assert all(body["sender"] == 0 for body in bodies(bus, "sums")), "a column of the envelope, if it is a key"
+        with pytest.raises(BadInput, match="gold 'sums' computes something else"):
+            ran(url, most="max(n)", sums="min(n)")

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark.sql")
 import pyarrow as pa
 
 from pluribus.pipeline.backbone import sorting
-from pluribus.pipeline.backbone.configuration import Rule, Silver
+from pluribus.pipeline.backbone.parts import Rule, Silver
 from pluribus.pipeline.backbone.sorting import Copier, Sorter, Tallier, counted
 from pluribus.pubsub.durable.batch import StoredBatch, pack
 from pluribus.wire.bodies import BYTES, DATA

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark.sql")
 import pyarrow as pa
 
 from pluribus.core.errors import BadInput
-from pluribus.pipeline.backbone.configuration import Rule, Silver
+from pluribus.pipeline.backbone.parts import Rule, Silver
 from pluribus.pipeline.backbone.verdicts import NEVER_US, Bench
 
 RULES = [

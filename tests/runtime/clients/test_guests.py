@@ -7,11 +7,13 @@ import pytest
 
 import pluribus
 import pluribus.sync
+from pluribus.cli import conversations as verbs
 from pluribus.core.errors import BadInput, Closed, NoMembers, NoObject, RemoteError
 from pluribus.slots.check import plan_of
 from tests.harness import eventually, on_a_loop
 from tests.runtime.clients.test_client import served, url_of
 from tests.runtime.styles.conversations.test_conversations import shown, until
+from tests.runtime.styles.conversations.test_group_manager import Console
 from tests.runtime.styles.objects.test_handles import Lamp, RealLamp
 from tests.runtime.styles.objects.things import Reading, Thermometer
 from tests.slots.plans import FIGURE_2
@@ -270,3 +272,29 @@ async def test_a_client_talks_in_a_conversation(stack):
         for room in rooms:
             await until(lambda room=room: shown(room) == [(0, "Did you visit Delhi?"), (1, "Yes")], 30)
             await until(lambda room=room: room.members == {"ann": True, "bob": True}, 30)
+
+
+@on_a_loop
+async def test_group_managers_and_the_verbs_work_through_a_door():
+    async with (
+        served("guests-manager", stack="adhoc", name="ann") as ann,
+        pluribus.connect(url_of(ann), name="bob") as bob,
+    ):
+        here, there = Console(ann), Console(bob)
+        for console in (here, there):
+            await console.start()
+        towns = await there.create_group("towns")
+        await until(lambda: towns in [info.gid for info in here._lobby], 30)
+        await here.join_group(towns)
+        question = await there.send(towns, "Did you visit Delhi?")
+        await until(lambda: here.messages.get(towns) == ["Did you visit Delhi?"], 30)
+        await here.send(towns, "Yes", parent=question)
+        await until(lambda: there.messages[towns][-1] == "Yes", 30)
+        assert there.created == [towns] and here.groups == ["towns"]
+        listed = await verbs._listed(url_of(ann), "adhoc", 1.0)
+        rows = await verbs._read(url_of(ann), "adhoc", 1.0, towns)
+        assert listed == [{"name": towns, "description": "towns", "members": ["ann", "bob"]}]
+        assert [(row["depth"], row["by"], row["body"]) for row in rows] == [
+            (0, "bob", "Did you visit Delhi?"),
+            (1, "ann", "Yes"),
+        ]

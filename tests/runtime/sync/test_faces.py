@@ -27,7 +27,7 @@ from pluribus.runtime.keepers import durable_replica, keepers
 from pluribus.runtime.keepers import sync as sync_keepers
 from pluribus.runtime.styles.access import access
 from pluribus.runtime.styles.access import sync as sync_access
-from pluribus.runtime.styles.conversations import lobby, room
+from pluribus.runtime.styles.conversations import application, lobby, room
 from pluribus.runtime.styles.conversations import sync as sync_conversations
 from pluribus.runtime.styles.objects import communicator, directory, handles, networks, shadows
 from pluribus.runtime.styles.objects import queue as call_queue
@@ -102,11 +102,13 @@ NO_FACES = {
 """What faces are made of, and a process of ``asyncio``."""
 
 PROXIES: dict[type, type] = {
+    sync_conversations.SyncGroupManager: application.GroupManager,
     sync_groups.Objects: real_objects.Objects,
     sync_objects.SyncHandle: handles.Handle,
     sync_subscriptions.Observed: observed.Observed,
 }
-"""Methods of these are those of the program's own objects; only the others are compared."""
+"""Methods of these are those of the program's own objects, or programs derive classes from them; only the others are
+compared."""
 
 FOR_EXTENDERS: dict[type, set[str]] = {
     pluribus.Bus: {
@@ -145,7 +147,7 @@ FOR_EXTENDERS: dict[type, set[str]] = {
     durable.Durable: {"abandon", "ask", "close", "closed", "do", "drain", "forgotten", "new_number", "wall"},
     doorman.Doorman: {"abandon", "start"},
     room.Room: {"abandon", "changed", "validate"},
-    lobby.Conversations: {"close", "forget", "issued", "number", "open", "requests", "bus"}
+    lobby.Conversations: {"close", "forget", "group", "issued", "number", "numbers_anew", "open", "requests", "bus"}
     | {name for name in dir(Style) if not name.startswith("_")},
     communicator.ObjectCommunicator: {"check_multicast"},
     communicator.Waiting: {"put"},

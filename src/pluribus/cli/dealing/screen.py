@@ -162,10 +162,7 @@ def _disk(scene: Scene) -> Text:
 
 
 def _spark(scene: Scene) -> Text:
-    line = Text(scene.spark, "bold magenta" if scene.spark_live else "yellow")
-    if scene.phase == "starts" or not scene.spark_live:
-        return line
-    return line
+    return Text(scene.spark, "bold magenta" if scene.spark_live else "yellow")
 
 
 def _alerts(scene: Scene, room: int) -> list[Text]:

@@ -59,8 +59,8 @@ def work(folder: str) -> None:
     input ends. Each step prints a line on standard output."""
     _tell(STARTS)
     from pluribus import sync
-    from pluribus.pipeline.backbone.answers import groups
     from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.groups import groups
     from pluribus.pipeline.backbone.running import Backbone
     from pluribus.pipeline.session import session
 

@@ -170,6 +170,9 @@ class Machine:
         of this machine, which the leader submits and ``apply`` checks; it must change nothing."""
         return []
 
+    def search_again(self) -> None:
+        """Commands that ``chores`` returned were not done: it must return them again."""
+
     # Space.
 
     def forward(self, rows: Mapping[int, Sequence[bytes]], loose: Mapping[tuple[int, int], bytes]) -> list[bytes]:

@@ -102,22 +102,32 @@ class Tending:
             return
         for number, hosted in list(self._host.machines.items()):
             found = hosted.machine.chores() if hosted.machine.busy else []
-            if found:
-                self._bring(number, found)
+            if found and not self._bring(number, found):
+                return  # too much is under way: after the next row
         self._search()
 
-    def _bring(self, number: int, found: Sequence[bytes]) -> None:
+    def _bring(self, number: int, found: Sequence[bytes]) -> bool:
         def done(index: int, error: PluribusError | None) -> None:
             self._bringing -= 1
             if error is None:
                 self._host.take_outcomes(index, len(found))
                 self._search()
+            else:  # this keeper may lead again
+                self._search_again(number)
 
         self._bringing += 1
         try:
             self._keeper.submit_many(found, done, number)
-        except PluribusError:  # the next leader does the search again
+        except PluribusError:
             self._bringing -= 1
+            self._search_again(number)
+            return False
+        return True
+
+    def _search_again(self, number: int) -> None:
+        hosted = self._host.machines.get(number)
+        if hosted is not None:
+            hosted.machine.search_again()
 
     # Time.
 

@@ -299,6 +299,8 @@ class VolatileTending:
             found = hosted.machine.chores() if hosted.machine.busy else []
             if found:
                 self._submit("search", number, found)
+                if "search" not in self._proposed:  # it is tried again with the next look
+                    return
         self._search()
 
     @property
@@ -380,6 +382,8 @@ class VolatileTending:
                 self._host.take_outcomes(index, len(commands))
                 if what in ("tick", "search"):
                     self.applied()
+            elif what == "search":
+                self._search_again(machine)
             if what == FORWARD:
                 self._forwarding -= 1
                 if error is None and not self._forwarding:
@@ -392,4 +396,11 @@ class VolatileTending:
         except PluribusError as error:  # it is tried again with the next look
             self._proposed.discard(what)
             self._forwarding -= what == FORWARD
+            if what == "search":
+                self._search_again(machine)
             log_.debug("%r was not told: %s", self._log.log.name, error)
+
+    def _search_again(self, number: int) -> None:
+        hosted = self._host.machines.get(number)
+        if hosted is not None:
+            hosted.machine.search_again()

@@ -1,9 +1,8 @@
 """Gold: standing answers on clean events, published once.
 
-Golds that read the same silver tables share one standing query: each is a branch of its plan, and the branches are one
-stream of answers, so that a micro-batch is planned, run and committed once for all of them. What differs goes apart:
-patterns, whose state is Python's, unless ``queries = "few"`` is wanted; and ``last``, which answers again whenever
-something changes (Spark calls it update mode), where all others answer once, when a window is complete.
+Golds that read the same silver tables share one standing query (``groups.py``): each is a branch of its plan, and the
+branches are one stream of answers, so that a micro-batch is planned, run and committed once for all of them. A gold
+that was removed stays a branch without answers, because the state of the others lies beside its own.
 
 The same functions make a table of a table, for a backfill: ``enriched`` and ``answers`` take tables as well as streams.
 
@@ -31,7 +30,8 @@ from ..decoding import body_fields
 from ..functions import TIME, anomalies, join, last, top, windows
 from ..patterns import PROBLEM, match_recognize
 from ..source import register
-from .configuration import (
+from .groups import Group
+from .parts import (
     AGGREGATE,
     PLACEHOLDER,
     WINDOWED,
@@ -53,29 +53,6 @@ BUCKETS = 8
 GOLD_HEADER = "gold"
 ANSWER = "topic string, time timestamp, headers map<string,string>, kind string, body binary"
 Tables = Callable[[str], "DataFrame"]
-
-
-class Group(NamedTuple):
-    """Golds that share a standing query."""
-
-    name: str
-    golds: tuple[Gold, ...]
-    mode: str
-
-
-def groups(configuration: Configuration) -> list[Group]:
-    held: dict[tuple[str, ...], list[Gold]] = {}
-    for gold in configuration.gold:
-        kind: str = gold.kind if gold.kind in ("pattern", "last") else "windows"
-        if configuration.queries == "few" and kind != "last":
-            kind = "answers"
-        joined = "joined" if configuration.joined(gold.of) else ""
-        held.setdefault((kind, joined, *configuration.inputs(gold.of)), []).append(gold)
-    found = []
-    for (kind, joined, *inputs), golds in held.items():
-        name = "-".join(["gold", kind, *([joined] if joined else []), *inputs])
-        found.append(Group(name, tuple(golds), "update" if kind == "last" else "append"))
-    return found
 
 
 def clean_events(
@@ -232,6 +209,18 @@ def _aggregate(text: str) -> Column:
     return found
 
 
+def left_out(gold: Gold) -> tuple[str, ...]:
+    """The columns that are no part of its answers, where these are events with an envelope of their own."""
+    return ("id", "sender", "headers", "offset") if gold.kind in ("where", "last") else ()
+
+
+def _silent(found: DataFrame) -> DataFrame:
+    """None of its rows, computed all the same: a condition that Spark cannot foresee."""
+    from pyspark.sql import functions as F
+
+    return found.where(F.spark_partition_id() < 0)
+
+
 def published(configuration: Configuration, gold: Gold, found: DataFrame) -> DataFrame:
     """Answers as events: topic, time, and a body that has the columns as fields."""
     from pyspark.sql import functions as F
@@ -239,7 +228,7 @@ def published(configuration: Configuration, gold: Gold, found: DataFrame) -> Dat
     literal = PLACEHOLDER.split(gold.topic)
     parts = [F.lit(part) if place % 2 == 0 else F.col(part).cast("string") for place, part in enumerate(literal)]
     told = gold.kind == "pattern"  # others may have a column of that name
-    left = ("id", "sender", "headers", "offset", *((PROBLEM,) if told else ()))
+    left = (*left_out(gold), *((PROBLEM,) if told else ()))
     body = [name for name in found.columns if name not in left]
     problem = (F.col(PROBLEM) if told else F.lit(None)).cast("string").alias("answer_problem")
     plain = found.select(
@@ -330,7 +319,8 @@ def query(spark: SparkSession, configuration: Configuration, group: Group, begin
     branches = []
     for gold in group.golds:
         events = enriched(spark, configuration, gold.of, tables)
-        branches.append(published(configuration, gold, answers(configuration, gold, events, problems=True)))
+        found = answers(configuration, gold, events, problems=True)
+        branches.append(published(configuration, gold, _silent(found) if gold.name in group.silent else found))
     found = branches[0]
     for branch in branches[1:]:
         found = found.unionByName(branch)
@@ -362,6 +352,4 @@ def answer_fields(spark: SparkSession, configuration: Configuration, gold: Gold)
         return shaped(spark.createDataFrame([], whole), silver)
 
     found = answers(configuration, gold, enriched(spark, configuration, gold.of, tables))
-    return StructType(
-        [field for field in found.schema.fields if field.name not in ("id", "sender", "headers", "offset")]
-    )
+    return StructType([field for field in found.schema.fields if field.name not in left_out(gold)])

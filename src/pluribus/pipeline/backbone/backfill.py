@@ -27,8 +27,8 @@ from ..files import files_of
 from ..landing import Landing, days_between, on_days
 from ..sharing import check_shared
 from .answers import answers, enriched, shaped
-from .configuration import Configuration, Gold, Silver, seconds, time_of
 from .intake import table_of
+from .parts import Configuration, Gold, Silver, seconds, time_of
 from .report import Report
 from .tiers import WRITER, Tiers, bronze_fields, dated
 from .verdicts import DEAD, DROPPED, GOOD, Judge, judged_fields
@@ -46,12 +46,7 @@ def backfill(spark: SparkSession, configuration: Configuration, start: datetime,
     """Compute a range again. May run beside a live backbone on the same disk. Returns the counts of its events."""
     from pyspark.sql import functions as F
 
-    if start.tzinfo is None or stop.tzinfo is None:
-        start, stop = start.replace(tzinfo=UTC), stop.replace(tzinfo=UTC)
-    if not start < stop:
-        raise BadInput(
-            f"from {start:%Y-%m-%d %H:%M:%S} to {stop:%Y-%m-%d %H:%M:%S} is no time: let it begin before it ends"
-        )
+    start, stop = checked_range(start, stop)
     check_shared(spark, configuration.state, configuration.tables)
     tiers = Tiers(spark, configuration)
     low, high = _us(start), _us(stop)
@@ -82,6 +77,16 @@ def backfill(spark: SparkSession, configuration: Configuration, start: datetime,
     verdicts = {name: counted.get(name, 0) for name in (GOOD, DEAD, DROPPED, "duplicate")}
     read = sum(counted.values())
     return {"read": read, **verdicts, "adds_up": read == sum(verdicts.values()), "gold": found}
+
+
+def checked_range(start: datetime, stop: datetime) -> tuple[datetime, datetime]:
+    """Two moments, of UTC if they do not say; ``BadInput`` if nothing is between them."""
+    start, stop = (one if one.tzinfo is not None else one.replace(tzinfo=UTC) for one in (start, stop))
+    if not start < stop:
+        raise BadInput(
+            f"from {start:%Y-%m-%d %H:%M:%S} to {stop:%Y-%m-%d %H:%M:%S} is no time: let it begin before it ends"
+        )
+    return start, stop
 
 
 def _us(moment: datetime) -> int:

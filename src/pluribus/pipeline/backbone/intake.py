@@ -33,7 +33,7 @@ from ..columns import PACKED
 from ..files import Files
 from ..landing import query_of
 from ..source import register
-from .configuration import Configuration
+from .parts import Configuration
 from .report import Entry, Report, rows_of
 from .sorting import Copier, Sorter, Tallier, copy_fields, counted, sorted_fields, tally_fields
 from .verdicts import GOOD, NEVER_US

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from .configuration import Configuration, Gold, Silver
+from .parts import Configuration, Gold, Silver
 
 WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 190, 58, 60, 18, 24
 TITLE = 34

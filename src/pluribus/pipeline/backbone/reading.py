@@ -9,7 +9,7 @@ import msgspec
 
 from ...runtime.clients.log_client import LogClient
 from ..files import files_of
-from .configuration import Configuration
+from .parts import Configuration
 from .report import Report
 
 

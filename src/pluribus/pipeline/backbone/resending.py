@@ -19,12 +19,14 @@ from typing import Any
 
 import msgspec
 
+from ...core.errors import BadInput
 from ...pubsub.durable.batch import StoredBatch, pack
 from ...runtime.clients.log_client import LogClient
 from ...wire.bodies import BYTES
 from ..columns import kind_of_name
 from ..files import files_of
-from .configuration import Configuration
+from .parts import BODY, Configuration
+from .report import Report
 
 FOLDER = "resent"
 HEADERS = ("table", "rule", "reason", "offset", "kind")
@@ -48,8 +50,10 @@ _plan = msgspec.json.Decoder(Plan)
 def resend(
     configuration: Configuration, *, rule: str = "", table: str = "", keep_times: bool = False, spark: Any = None
 ) -> dict[str, Any]:
-    """Send dead events round again; needs Spark only where the state is no local folder."""
+    """Send dead events round again; needs Spark only where the state is no local folder. ``BadInput`` for a rule or a
+    table that there is not, and never was."""
     files = files_of(configuration.state, spark)
+    _check_known(configuration, Report(files), rule, table)
     writer = f"{configuration.name} resend"
     sent = again = 0
     with LogClient(configuration.url) as keepers:
@@ -65,6 +69,19 @@ def resend(
             sent = _do(keepers, configuration, writer, plan)
             files.move(f"{name}.plan", f"{name}.done")
     return {"resent": sent, "finished": again}
+
+
+def _check_known(configuration: Configuration, report: Report, rule: str, table: str) -> None:
+    """Rules and tables that the configuration had before are known to the report."""
+    tables = {silver.name: {BODY, *(one.name for one in silver.rules)} for silver in configuration.silver}
+    for broken in report.summary.rules:
+        name, _, of = broken.partition("/")
+        tables.setdefault(name, {BODY}).add(of)
+    if table and table not in tables:
+        raise BadInput(f"there is no silver table {table!r}: use one of {', '.join(tables)}")
+    rules = sorted(set().union(*(some for name, some in tables.items() if table in ("", name))))
+    if rule and rule not in rules:
+        raise BadInput(f"there is no rule {rule!r}{f' of {table!r}' if table else ''}: use one of {', '.join(rules)}")
 
 
 def _planned(

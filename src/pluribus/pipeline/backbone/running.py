@@ -27,8 +27,9 @@ from ..jobs import Job, of_this_thread
 from ..sharing import check_shared
 from ..status import FILE, Status
 from . import answers
-from .configuration import Configuration
+from .groups import Golds, Group
 from .intake import Intake
+from .parts import Configuration
 from .report import FOLDER
 from .tiers import Tiers
 
@@ -72,6 +73,8 @@ class Backbone:
         self._files = files_of(configuration.state, spark)
         self.intake = Intake(spark, configuration, self._files, self.run_name, begin)
         self.tiers = Tiers(spark, configuration)
+        self._golds = Golds(self._files)
+        self._groups: list[Group] = []
         self._status = status or Status()
         self._begin = begin
         self._noted_at = float("-inf")
@@ -93,6 +96,8 @@ class Backbone:
             check_shared(self._spark, self.configuration.state, self.configuration.tables)
             self.intake.report.load()
             self._look_for_another_state()
+            self._groups = self._golds.groups(self.configuration)
+            self._golds.remember(self.configuration, self._groups)
             self.tiers.clean()
             began = monotonic()
             queries: dict[str, dict[str, Any]] = {}
@@ -149,11 +154,11 @@ class Backbone:
     def _stages(self) -> dict[str, Callable[[], Any]]:
         """The queries, not made, in the order in which each reads what those before it have written."""
         found: dict[str, Callable[[], Any]] = {"intake": self.intake.query}
-        for group in answers.groups(self.configuration):
+        for group in self._groups:
             found[group.name] = partial(self._answers, group)
         return {**found, "tiers": self.tiers.query}
 
-    def _answers(self, group: answers.Group) -> Any:
+    def _answers(self, group: Group) -> Any:
         return answers.query(self._spark, self.configuration, group, self._begin)
 
     def _once(self, stage: dict[str, Callable[[], Any]], progress: Progress | None) -> dict[str, Any]:

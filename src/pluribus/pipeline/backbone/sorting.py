@@ -18,7 +18,7 @@ from ...pubsub.durable.copies import EVENTS_MOST, Opened, Stretch, copies, runs
 from ...wire.bodies import BYTES, Kind
 from ..columns import PACKED, arrow_schema, name_of_kind, packed_fields
 from ..tables import unpacked
-from .configuration import BODY, Silver
+from .parts import BODY, Silver
 from .verdicts import DEAD, DUPLICATE, GOOD, NEVER_US, VERDICTS, Bench, Judged
 
 if TYPE_CHECKING:

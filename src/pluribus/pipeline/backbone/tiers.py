@@ -30,8 +30,8 @@ from ..landing import COMPACTOR, Landing, day_of, query_of, without
 from ..retention import Retention
 from ..tables import Shape, unpacked
 from .answers import GOLD_HEADER, answer_fields, answer_patterns, shaped
-from .configuration import Configuration, Gold, Silver, seconds, time_of
 from .intake import EVENTS_REMEMBERED, events_of, table_of
+from .parts import Configuration, Gold, Silver, seconds, time_of
 from .sorting import EVENTS_A_LOOK
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from ...pubsub.durable.batch import StoredBatch
 from ..columns import arrow_schema
 from ..decoding import body_fields, plainly
 from ..tables import Shape, envelope
-from .configuration import BODY, Silver, condition, kinds_of
+from .parts import BODY, Silver, condition, kinds_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

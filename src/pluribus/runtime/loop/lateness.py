@@ -26,7 +26,7 @@ from importlib import import_module
 from time import monotonic, process_time
 from types import FrameType
 
-from ...core.errors import BadInput
+from ...core.errors import BadInput, SimulationError
 from ...core.limits import LATE_S
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,10 @@ async def loaded(module: str) -> None:
     that another thread is still importing is waited for."""
     found = sys.modules.get(module)
     if found is None or getattr(found.__spec__, "_initializing", False):
-        await asyncio.to_thread(import_module, module)
+        try:
+            await asyncio.to_thread(import_module, module)
+        except SimulationError:  # a simulated world has no threads, and its time stands still meanwhile
+            import_module(module)
 
 
 def late_after_s() -> float:

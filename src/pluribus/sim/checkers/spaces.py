@@ -2,9 +2,9 @@
 
 A happening ``call`` begins an operation, ``answer`` has its result; an operation without an answer may have happened or
 not, one that is ``undone`` has not. ``void`` takes an answer of a take back, ``lost`` means that a kind has reported a
-loss, ``flushed`` that all earlier operations of a member are kept, ``forced`` that a primary was forced. ``registered``
-makes a registration, ``event`` tells one listener of it (the number after that of the registration) of a tuple,
-``ended`` that it is over.
+loss (of these ranges; else of all), ``flushed`` that all earlier operations of a member are kept, ``forced`` that a
+primary was forced. ``registered`` makes a registration, ``event`` tells one listener of it (the number after that of
+the registration) of a tuple, ``ended`` that it is over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any
 import msgspec
 
 from ...core.errors import Violation
+from ...spaces.partitioned.ranges import range_of
+from ...spaces.partitioned.words import RANGES
+from ...spaces.values import item_of
 from ..machinery.history import Happening, History
 from .linearizability import Operation, explain
 
@@ -24,6 +27,8 @@ CELL = "c"
 """The prefix of names of tuples that no call waits for."""
 LINEAR = ("a", "b", CELL)
 """The prefixes of names of tuples that no transaction hides, and that have no lease."""
+ALL = set(range(RANGES))
+"""The ranges of a whole space."""
 LEASE_OVER_S = 30.0
 """Seconds after which a tuple with a short lease must not be found any more."""
 
@@ -118,16 +123,17 @@ def not_invented(history: History) -> int:
 
 def not_lost(history: History) -> int:
     """What was written and kept is taken in the end: by a member that has it, or by one that never told."""
-    told = _told(history)
+    lost = _lost(history)
     checks = 0
     for kind, calls in calls_of(history).items():
-        if kind in told:
+        gone = lost.get(kind, set())
+        if gone == ALL:
             continue
         taken = {tuple(call.result) for call in calls if call.takes and call.result is not None}
         unknown = [call for call in calls if call.takes and not call.answered]
         missing: list[Call] = []
         for call in _kept(history, kind, calls):
-            if call.what != "write":
+            if call.what != "write" or _range(call.given) in gone:
                 continue
             checks += 1
             if tuple(call.given) not in taken:
@@ -176,7 +182,7 @@ def cancelled_are_gone(history: History) -> int:
 def events_told(history: History) -> int:
     """A registration tells of every tuple that is written from then on, or that events were dropped or lost; one
     listener is told of none twice. No registration ends by itself."""
-    lost = _told(history)
+    lost = _lost(history)
     kept = {kind: list(_kept(history, kind, calls)) for kind, calls in calls_of(history).items()}
     checks = 0
     for registered in history.of("registered"):
@@ -220,25 +226,35 @@ def _kept(history: History, kind: str, calls: list[Call]) -> Iterator[Call]:
             yield call
 
 
-def _told(history: History) -> set[str]:
-    """Kinds that lost tuples: the loss was reported, or no member was left to report it, and the roster began anew."""
-    found = {h.group for h in history.of("lost")}
+def _lost(history: History) -> dict[str, set[int]]:
+    """By kind: the ranges whose loss was reported. All, if the whole space was lost, or if no member was left to report
+    it and the roster began anew."""
+    found: dict[str, set[int]] = {}
+    for h in history.of("lost"):
+        found.setdefault(h.group, set()).update((_decode(h.body) if h.body else None) or ALL)
     first: dict[str, int] = {}
     for h in history.of("generation"):
         if first.setdefault(h.group, h.id[0]) != h.id[0]:
-            found.add(h.group)
+            found[h.group] = ALL
     return found
+
+
+def _range(value: Any) -> int:
+    """The range of a tuple in a partitioned space."""
+    return range_of(item_of(tuple(value)), 0)
 
 
 def own_writes_seen(history: History) -> int:
     """A worker's operations are executed in its order: what it wrote it finds, unless somebody has taken it."""
     checks = 0
-    told = _told(history)
+    lost = _lost(history)
     for kind, calls in calls_of(history).items():
         takes = [call for call in calls if call.takes]
         for call in calls:
-            if call.what != "own" or not call.answered or call.result is not None or kind in told:
+            if call.what != "own" or not call.answered or call.result is not None:
                 checks += call.what == "own"
+                continue
+            if _range(call.given) in lost.get(kind, ()):
                 continue
             if not any(one.began < call.ended and _may_be(one, call.given) for one in takes):
                 raise Violation(f"{kind}: {call.member:x} wrote {call.given} and did not find it at {call.ended:.3f}")

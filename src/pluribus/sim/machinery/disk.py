@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from ...core.errors import Damaged, PluribusError, Unavailable
-from ...core.ports import Append, Bounds, Change, Put
+from ...core.ports import Append, Bounds, Change, Put, Repair, Replace
 from ...store.backend import value_sum
 from ...store.memory import MemoryBackend, Undo
 from .kernel import Kernel
@@ -30,6 +30,17 @@ Gate = Callable[[Callable[[], None]], None]
 def at_once(callback: Callable[[], None]) -> None:
     """The gate of a host that is never paused."""
     callback()
+
+
+def _size_of(change: Change) -> int:
+    match change:
+        case Append():
+            return sum(map(len, change.rows))
+        case Repair() | Replace():
+            return len(change.row)
+        case Put():
+            return len(change.value)
+    return 0
 
 
 class SimStore:
@@ -51,6 +62,8 @@ class SimStore:
         self._lacks_commits = False
         self._incarnation = 0
         self._idle_at = 0.0
+        self.writes = self.written_bytes = 0
+        """The synchronised writes so far, and the bytes of rows and values in them."""
         self.full = False
         """Set it to have every write answered with an error."""
         self.broken = False
@@ -74,6 +87,8 @@ class SimStore:
             self._complete(done, error)
             return
         self._cached.append(undo)
+        self.writes += 1
+        self.written_bytes += sum(map(_size_of, changes))
         self._complete(done, None)
 
     def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:

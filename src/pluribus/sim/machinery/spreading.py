@@ -16,7 +16,7 @@ from random import Random
 
 import msgspec
 
-from ...core.tree import Shape, median, parts
+from ...core.tree import Shape, balanced, median, parts
 
 PIECE_BYTES = 32_256
 """The bytes of a message that a datagram of 32 KiB carries."""
@@ -62,6 +62,9 @@ def by_tree(hosts: int, size: int, shape: Shape = median(), line: Line = Line())
     """Down any tree, one by one included; ``at_a_time`` of the shape counts for steps."""
     lengths = pieces(size)
     at_a_time = shape if 1 <= shape <= 8 else 1
+    if len(lengths) == 1 and shape != balanced(1):  # which is a chain, as deep as there are hosts
+        seconds, most_steps, widest = _below(hosts - 1, shape, at_a_time, lengths[0] / line.bytes_s, line.latency_s, {})
+        return Spreading(hosts, seconds, most_steps, widest * lengths[0])
     last_s, most_steps, widest = 0.0, 0, 0
     waiting: list[tuple[int, list[float], int]] = [(hosts - 1, [0.0] * len(lengths), 0)]
     while waiting:
@@ -79,6 +82,23 @@ def by_tree(hosts: int, size: int, shape: Shape = median(), line: Line = Line())
         ):
             waiting.append((length, child, step + turn // at_a_time + 1))
     return Spreading(hosts, last_s, most_steps, widest * sum(lengths))
+
+
+def _below(
+    count: int, shape: Shape, at_a_time: int, each_s: float, latency_s: float, known: dict[int, tuple[float, int, int]]
+) -> tuple[float, int, int]:
+    """Of a host that has all of a message in one piece, and so many hosts below it: the seconds and steps until the
+    last of them has it, and the most children of one host. Hosts with as many below them need the same."""
+    if count not in known:
+        shares = parts(count, shape) if count else []
+        last_s, most_steps, widest = 0.0, 0, len(shares)
+        for turn, (_, length) in enumerate(shares, 1):
+            seconds, steps, children = _below(length, shape, at_a_time, each_s, latency_s, known)
+            last_s = max(last_s, latency_s + each_s * turn + seconds)
+            most_steps = max(most_steps, steps + (turn - 1) // at_a_time + 1)
+            widest = max(widest, children)
+        known[count] = (last_s, most_steps, widest)
+    return known[count]
 
 
 def _sent(arrivals: list[float], lengths: list[int], children: int, line: Line) -> Iterator[list[float]]:

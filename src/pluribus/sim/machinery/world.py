@@ -116,6 +116,18 @@ class World:
         self.note("restart", host.name, b"")
         return await host.start(SIMULATED, self.stack)
 
+    async def keep(self, member: int, *, voters: int = 1) -> None:
+        """The member becomes a keeper, with the disk of its machine as the store, as with ``connect(store=, voters=)``.
+        So durable topics, queues and transactions work in this world. A member that is restarted is no keeper before
+        this is called again."""
+        host = self._host(member)
+        if host.bus is None:
+            raise BadInput(f"{host.name} is down: restart it, and then let it keep")
+        self.note("keep", host.name, b"")
+        keeping = host.bus.keeping
+        keeping._keeps = True
+        await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=voters)
+
     def pause(self, member: int, seconds: float) -> None:
         """The member stands still, as in a long garbage collection; nothing is lost, but everything is late."""
         if not 0 <= seconds < float("inf"):

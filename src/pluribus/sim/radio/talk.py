@@ -30,7 +30,7 @@ from ...conversations.history import Delivered, History
 from ...conversations.joining import Joining
 from ...conversations.synchronising import Synchronising
 from ...conversations.words import Entry, LobbyWord, RoomWord, Said, decode_lobby, decode_room, encode
-from ..checkers.conversations import answered_in_order, as_said, nothing_lost, packed, same_tree
+from ..checkers.conversations import answered_in_order, as_said, nothing_lost, packed, same_tree, shown
 from ..machinery.history import Happening
 from ..machinery.history import History as Log
 from .node import Data
@@ -260,7 +260,8 @@ class Hall:
             talker.history.validate()
             talker.sync.validate()
             talker.joining.validate()
-            self.log.add(Happening(self.world.air.now, member, "tree", ROOM, body=packed(talker.shown())))
+            for found in shown(self.world.air.now, member, ROOM, talker.history.tree()):
+                self.log.add(found)
         return sum(checker(self.log) for checker in (same_tree, answered_in_order, as_said, nothing_lost))
 
 

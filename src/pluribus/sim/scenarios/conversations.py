@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ...conversations.history import Delivered
 from ...conversations.joining import JOINED
 from ...conversations.words import Answer, Entry, GroupInfo, Groups, Request, Row, Said, encode
-from ...core.errors import PluribusError
+from ...core.errors import PluribusError, Violation
 from ...core.ids import MessageId
 from ...runtime.bus import ADHOC, VIEWS, Bus
 from ...runtime.styles.conversations.lobby import LOBBY, PREFIX, Conversations
@@ -23,6 +23,7 @@ from ..checkers.conversations import (
     packed,
     same_table,
     same_tree,
+    shown,
 )
 from ..machinery.chaos import STRIKES, torment
 from ..machinery.history import Happening, History
@@ -55,7 +56,7 @@ class Player:
         self.lobby: Conversations | None = None
         self.rooms: dict[str, Room] = {}
         self._count = 0
-        self._recent: dict[str, deque[MessageId]] = {}
+        self._recent: dict[str, deque[Entry]] = {}
         self.task = asyncio.create_task(self._live())
 
     async def _live(self) -> None:
@@ -83,8 +84,8 @@ class Player:
         self._note("join", name, body=self.bus.name.encode())
         room = await self.lobby.room(name, f"about {name}", identities_only=self.light)
         self.rooms[name] = room
-        known = [entry.id for entry in room.history()]
-        self._note("opened", name, body=packed(known))
+        known = room.history()
+        self._note("opened", name, body=packed([entry.id for entry in known]))
         self._recent[name] = deque(known[-30:], 30)
         room.on_messages(lambda delivered: self._given(name, delivered))
 
@@ -95,7 +96,7 @@ class Player:
     def _given(self, name: str, delivered: Iterable[Delivered]) -> None:
         for found in delivered:
             entry = found.entry
-            self._recent[name].append(entry.id)
+            self._recent[name].append(entry)
             body = (entry.body or "").encode()
             self.world.note("deliver", self.bus.name, body)
             heard = Happening(
@@ -111,26 +112,28 @@ class Player:
         self._count += 1
         text = f"{self.bus.me}/{self._count}/" * random.randrange(1, 20)
         known = self._recent.get(name)
-        parent = random.choice(known) if known and random.random() < 0.7 else None
-        if parent is not None and room.get(parent) is None:  # a forger's, which gave way
-            parent = None
-        self._note("trying", name, body=text.encode())
+        answered = random.choice(known) if known and random.random() < 0.7 else None
+        if answered is not None and room.get(answered.id) is None:
+            if answered.by != FORGER:
+                raise Violation(f"{self.bus.me!r} was given {answered.id} of {name!r}, and has it no more")
+            answered = None  # it left too many gaps, and this message gave way
+        parent = None if answered is None else answered.id
+        self._note("trying", name, body=text.encode(), parent=parent)
         try:
             sent = await room.send(text, parent=parent)
         except OSError:  # the disk is full
             return
         self.history.add(Happening(self.world.now, self.bus.me, "send", name, sent, text.encode(), parent=parent))
 
-    def _note(self, what: str, name: str, *, body: bytes) -> None:
-        self.history.add(Happening(self.world.now, self.bus.me, what, name, body=body))
+    def _note(self, what: str, name: str, *, body: bytes, parent: MessageId | None = None) -> None:
+        self.history.add(Happening(self.world.now, self.bus.me, what, name, body=body, parent=parent))
 
     def tell(self) -> None:
         """Record the trees of messages and the list of conversations that the member shows at the end."""
         assert self.lobby is not None
         for name, room in self.rooms.items():
-            order = [entry.id for _, entry in room.tree().walk()]
-            tree = Happening(self.world.now, self.bus.me, "tree", name, body=packed(order), late=self.light)
-            self.history.add(tree)
+            for found in shown(self.world.now, self.bus.me, name, room.tree(), late=self.light):
+                self.history.add(found)
         told = {info.gid: (info.description, info.members) for info in self.lobby if not info.gid.startswith("spam")}
         self._note("table", "", body=repr(sorted(told.items())).encode())
         for group, (_, members) in told.items():

@@ -144,7 +144,7 @@ class Player:
                 await asyncio.sleep(0.2)
                 continue
             if kind != "replicated":
-                space.on_lost(lambda ranges: self.note("lost", kind))
+                space.on_lost(lambda ranges: self.note("lost", kind, body=sorted(ranges)))
                 self.note("generation", kind, (space.stats()["generation"], 0))
             if kind == "views":
                 space.on_void(lambda value: self.note("void", kind, body=value))

@@ -14,8 +14,9 @@ offer of another server waits until that one is answered. When the take has its 
 and a tuple that was set aside for it elsewhere goes to the next.
 
 *Once.* Servers remember the result of a request until its worker says that it is over, and this memory moves with the
-range. So words may be repeated. When an epoch begins while a take has a question under way, the take first asks whether
-it was given something there (``recall``), and goes on only if not.
+range. So words may be repeated. A question that was answered with nothing is answered so again, whatever has come
+meanwhile: its worker may have gone on. When an epoch begins while a take has a question under way, the take first asks
+whether it was given something there (``recall``), and goes on only if not.
 
 *Registrations* stand at every range in which they can match (``watches``). A listener asks all servers for events, with
 what it has acknowledged at each range so far, and goes on with the first answer.
@@ -24,7 +25,8 @@ Promises: a tuple is taken once; requests that wait at a range are served in the
 no tuple is lost while one of them lives, and losses are reported; no event is dropped in silence. A worker's operations
 are executed in its order if it awaits each. Live while the roster stands still for a few round trips.
 
-Bounded: ``REQUESTS_MAX`` requests under way; then ``Overflow``.
+Bounded: ``REQUESTS_MAX`` requests under way; then ``Overflow`` (``check_room``). What a request under way brings about
+is never refused.
 """
 
 from __future__ import annotations
@@ -82,6 +84,12 @@ class PartitionedMember:
 
     # Calls of the application.
 
+    def check_room(self) -> None:
+        """``Overflow`` if too many requests are under way. Ask before the first of several writes: the others may
+        follow."""
+        if len(self._requests) >= REQUESTS_MAX:
+            raise Overflow(f"{REQUESTS_MAX:,} operations are under way: await some of them")
+
     def write(self, item: Item, lease_us: int, now: float) -> int:
         request = PartitionRequest(0, item=item, lease_us=lease_us, ranges=[range_of(item, self.key)])
         return self._begin(request, now)
@@ -98,6 +106,7 @@ class PartitionedMember:
 
     def relet(self, name: Name, item: Item, lease_us: int, ends: bool, now: float) -> int:
         """Renew or end the lease of a tuple of this worker."""
+        self.check_room()
         request = PartitionRequest(0, lease_us=lease_us, ranges=[range_of(item, self.key)], relets=name, ends=ends)
         return self._begin(request, now)
 
@@ -111,6 +120,7 @@ class PartitionedMember:
         lease_us: int = 0,
     ) -> int:
         ranges = list(ranges_of(template, self.key))
+        self.check_room()
         if len(ranges) > 1:  # requests of several members begin at different servers
             at = self.random.randrange(len(ranges))
             ranges = ranges[at:] + ranges[:at]
@@ -120,10 +130,12 @@ class PartitionedMember:
 
     def tally(self, template: Template, most: int, now: float) -> int:
         """Count matches at all servers, and get the first ``most`` of each."""
+        self.check_room()
         return self._begin(PartitionRequest(0, template, most=most, tallies={}, probe=True), now)
 
     def register(self, template: Template, lease_us: int, hand_back: bytes, now: float) -> int:
         """Make a registration, whose name is in the result: from then on no matching write is missed."""
+        self.check_room()
         ranges = list(ranges_of(template, self.key))
         made = Watching(template, lease_us, hand_back, len(ranges) == RANGES)
         return self._begin(PartitionRequest(0, ranges=ranges, left=list(ranges), registers=made), now)
@@ -131,6 +143,7 @@ class PartitionedMember:
     def fetch(self, registration: Name, seen: Iterable[Mark], missed: int, probe: bool, now: float) -> int:
         """Acknowledge events, and wait for the next ones. Those that were ``missed`` are acknowledged with the events
         after them."""
+        self.check_room()
         self._listener_marks.add(registration, seen)
         return self._begin(PartitionRequest(0, probe=probe, listens=registration, answers={}), now)
 
@@ -139,8 +152,6 @@ class PartitionedMember:
         return self._begin(PartitionRequest(0, lease_us=lease_us, renews=registration, ends=ends, answers={}), now)
 
     def _begin(self, request: PartitionRequest, now: float) -> int:
-        if len(self._requests) >= REQUESTS_MAX:
-            raise Overflow(f"{REQUESTS_MAX:,} operations are under way: await some of them")
         request.number = self._next
         self._next += 1
         self._requests[request.number] = request
@@ -156,7 +167,7 @@ class PartitionedMember:
         if request is None or request.template is None:
             return
         request.cancelled = True
-        if request.word is None and not request.recalls:
+        if not request.takes or (request.word is None and not request.recalls):  # a read has nothing to lose
             self._finish(request, PartitionResult(number))
 
     @property
@@ -173,7 +184,8 @@ class PartitionedMember:
 
     @property
     def _floor(self) -> int:
-        return min([*self._requests, *self._withdrawing], default=self._next)
+        first = next(iter(self._requests), self._next)  # they are in the order of their numbers
+        return min([first, *self._withdrawing])
 
     def _owner(self, number: int) -> int:
         return self.server.placed[number][0]
@@ -421,6 +433,10 @@ class PartitionedMember:
             return
         if not epoch.follows(self.epoch):
             self._give_up()
+        elif self._inside and self.epoch is not None and epoch.opened == self.epoch.number and not self.opened:
+            self.server.was_opened()
+        for request in self._requests.values():  # the answer may be lost with the epoch that is over
+            request.interested = request.interested or isinstance(request.word, words.Seek)
         self.epoch = epoch
         self._inside = self.me in epoch.members and bool(epoch.holders)
         self.opening = 0
@@ -608,6 +624,6 @@ class PartitionedMember:
     def validate(self) -> None:
         """For tests."""
         self.server.validate()
-        assert len(self._requests) <= REQUESTS_MAX
+        assert list(self._requests) == sorted(self._requests)
         for request in self._requests.values():
             assert request.word is None or request.asked

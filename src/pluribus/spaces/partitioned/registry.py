@@ -85,7 +85,8 @@ class Registry:
             unwatch=name if word.ends else None,
         )
         owned = {number: self._server.states[number] for number in self._server.owned()}
-        new = [number for number, state in owned.items() if not state.result(*holder) and _lives(state, name, now)]
+        fresh = {number: one for number, one in owned.items() if not (one.over(*holder) or one.result(*holder))}
+        new = [number for number, state in fresh.items() if _lives(state, name, now)]
         before = [number for number, state in owned.items() if state.result(*holder)]
         renewed = words.Renewed(word.epoch, word.number, bool(new or before))
         say = when_all(len(new) + len(before), lambda: self._server.send(sender, renewed))

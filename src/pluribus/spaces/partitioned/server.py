@@ -16,7 +16,7 @@ from ..values import Item
 from . import words
 from .moving import Moving
 from .pieces import ENTRY_BYTES, PIECE_BYTES_MAX
-from .ranges import RangeState, placement
+from .ranges import RESULTS_MAX, RangeState, placement
 from .registry import Registry, Say, when_all
 from .words import RANGES, Change, Name, Word
 
@@ -43,6 +43,8 @@ class Server:
         """How many requests were served; for statistics."""
         self._pending: dict[int, list[tuple[int, list[Change], list[Say]]]] = {}
         self._acks: dict[tuple[int, int], int] = {}
+        self._nothing: dict[tuple[int, int], int] = {}
+        """By request: the last question of it that was answered with nothing in this epoch."""
         self.registry = Registry(self)
         self.moving = Moving(self)
 
@@ -62,6 +64,14 @@ class Server:
         self._forget()
         self.moving.tell()
 
+    def was_opened(self) -> None:
+        """The epoch was opened, and the next one has begun before this member saw that: others may have served in it,
+        and have had steps copied here."""
+        assert self.epoch is not None
+        for number, state in self.states.items():
+            if self.me in self.placed[number]:
+                state.epoch = self.epoch.number
+
     def give_up(self) -> None:
         """All that is here is out of date."""
         self.epoch = None
@@ -74,6 +84,7 @@ class Server:
         self._answers.clear()
         self._pending.clear()
         self._acks.clear()
+        self._nothing.clear()
         self.moving.enter()
         self.registry.enter()
 
@@ -293,7 +304,13 @@ class Server:
             if (before is not None and before[1] is not None) or state.over(*holder):
                 self.when_copied(number, answer(*before) if before is not None else answer())
                 return
+        if self._repeated(word):
+            say = when_all(len(states), answer())
+            for number in states:
+                self.when_copied(number, say)
+            return
         if word.recall:
+            self._found_nothing(word)
             answer()()
             return
         for number, state in states.items():
@@ -304,10 +321,23 @@ class Server:
                 say = answer(name, state.tuples[name][0], state.left_us(name, now))
                 self._found(number, state, name, word, say, now)
                 return
+        self._found_nothing(word)
         if word.probe:
             answer()()
         else:
             self._await(states, word, answer(), now)
+
+    def _repeated(self, word: words.Seek | words.Claim) -> bool:
+        """True if a question comes again that was answered with nothing. Its worker may have gone on, and would never
+        learn of a tuple that it was given now."""
+        return word.attempt <= self._nothing.get((word.worker, word.number), 0)
+
+    def _found_nothing(self, word: words.Seek | words.Claim) -> None:
+        holder = (word.worker, word.number)
+        self._nothing.pop(holder, None)
+        self._nothing[holder] = word.attempt
+        if len(self._nothing) > RESULTS_MAX:
+            del self._nothing[next(iter(self._nothing))]
 
     def _found(
         self, number: int, state: RangeState, name: Name, word: words.Seek | words.Claim, say: Say, now: float
@@ -360,7 +390,7 @@ class Server:
 
     def relet(self, sender: int, word: words.Relet, now: float) -> None:
         state = self.owned_state(word.range)
-        if state is None:
+        if state is None or state.over(word.worker, word.number):
             return
         assert self.epoch is not None
         self.served += 1
@@ -384,11 +414,13 @@ class Server:
 
     def _await(self, states: dict[int, RangeState | None], word: words.Seek, say: Say, now: float) -> None:
         """Leave an interest at each of the ranges; answer when all copies have all of them."""
-        new = [number for number, state in states.items() if state and (word.worker, word.number) not in state.waiting]
-        one_more = when_all(len(new), say)
+        one_more = when_all(len(states), say)
         interest = words.Interest(word.worker, word.number, word.template, word.takes)
-        for number in new:
-            self.commit(number, [Change(wait=interest)], [one_more], now)
+        for number, state in states.items():
+            if state is not None and (word.worker, word.number) in state.waiting:  # a word that came again
+                self.when_copied(number, one_more)
+            else:
+                self.commit(number, [Change(wait=interest)], [one_more], now)
 
     def claim(self, sender: int, word: words.Claim, now: float) -> None:
         state = self.owned_state(word.range)
@@ -406,10 +438,11 @@ class Server:
             self._answers[holder] = answer(*before) if before is not None else answer()
         elif before is not None and before[1] is not None:
             self.when_copied(word.range, answer(*before))
-        elif state.aside.get(word.name) == holder:
+        elif state.aside.get(word.name) == holder and not self._repeated(word):
             say = answer(word.name, state.tuples[word.name][0], state.left_us(word.name, now))
             self._take(word.range, state, word.name, word, say, now)
         else:
+            self._found_nothing(word)
             answer()()
 
     def withdraw(self, sender: int, word: words.Withdraw, now: float) -> None:

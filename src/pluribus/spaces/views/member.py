@@ -29,13 +29,14 @@ between the phases, and no replica that is left had heard of it. A write is kept
 takers that hold locks, only one can have most of them, the others give theirs back; ``replica`` says why no taker
 starves.
 
-Bounded: ``REQUESTS_MAX`` requests and ``OPS_MAX`` operations under way; then ``Overflow``.
+Bounded: ``REQUESTS_MAX`` requests and ``OPS_MAX`` operations under way; then ``Overflow`` (``check_room``). Operations
+that a request under way brings about are never refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import msgspec
@@ -137,6 +138,8 @@ class ViewsMember:
         self._next_op = 1
         self._sent = 0
         """The last operation that was sent to a replica."""
+        self._pushed = 0
+        """The last operation that was sent to the replicas of this epoch."""
         self._had_holders = True
         """True if there may have been tuples in the last opened epoch."""
         self._acks: dict[int, int] = {}
@@ -164,16 +167,31 @@ class ViewsMember:
         """Operations that are not at all replicas yet."""
         return len(self._ops)
 
+    @property
+    def last(self) -> int:
+        """The last operation of this worker."""
+        return self._next_op - 1
+
+    def has_executed(self, number: int) -> bool:
+        """True if the own replica has the tuples of an epoch that is open, and has executed this operation of this
+        worker."""
+        return self.replica is not None and self.opened and self.replica.marks.get(self.worker, 0) >= number
+
+    def check_room(self) -> None:
+        """``Overflow`` if too many operations are under way. Ask before the first of several writes: the others may
+        follow."""
+        if len(self._ops) >= OPS_MAX:
+            raise Overflow(f"{OPS_MAX:,} operations of this worker are not at all replicas yet: await flush()")
+
     def write(self, item: Item, lease_us: int, now: float) -> Name:
         number = self._op(Op(self._next_op, item, lease_us), now)
         return (self.worker, number)
 
     def _op(self, op: Op, now: float) -> int:
-        if len(self._ops) >= OPS_MAX:
-            raise Overflow(f"{OPS_MAX:,} operations of this worker are not at all replicas yet: await flush()")
         self._next_op += 1
         self._ops[op.number] = (op, self.epoch.number if self.epoch is not None else 0)
-        self._send_ops(now)
+        if len(self._ops) <= OPS_SENT:  # else it waits for those before it
+            self._send_ops(now)
         return op.number
 
     def read(self, template: Template, probe: bool, now: float) -> int:
@@ -197,6 +215,7 @@ class ViewsMember:
 
     def register(self, template: Template, lease_us: int, hand_back: bytes, now: float) -> int:
         """Make a registration, whose name is in the result: from then on no matching write is missed."""
+        self.check_room()
         if self.replica is not None and len(self.replica.listeners.known) >= REGISTRATIONS_MAX:
             raise Overflow(f"{REGISTRATIONS_MAX:,} registrations are in this space: cancel some")
         return self._confirmed(Op(self._next_op, listening=words.Listening(template, lease_us, hand_back)), now)
@@ -204,6 +223,7 @@ class ViewsMember:
     def fetch(self, registration: Name, seen: Sequence[Name], missed: int, probe: bool, now: float) -> int:
         """Acknowledge events, and wait for the next ones."""
         if seen or missed:
+            self.check_room()
             self._op(Op(self._next_op, heard=words.Heard(registration, list(seen), missed)), now)
         return self._begin(ViewRequest(0, ANY_ITEM, False, probe, self._next_op - 1, listens=registration), now)
 
@@ -402,15 +422,19 @@ class ViewsMember:
                 break
         return found
 
-    def _send_ops(self, now: float) -> None:
+    def _send_ops(self, now: float, again: bool = False) -> None:
+        """Send the operations that were not sent in this epoch; ``again``: those, too, that were not acknowledged."""
         if self.epoch is None or not self.opened:
             return
         ops = self._sendable()
         for member in self.epoch.holders:
-            left = [op for op in ops if op.number > self._acks.get(member, 0)]
+            known = self._acks.get(member, 0) if again else self._pushed
+            left = [op for op in ops if op.number > known]
             if left:
                 self._sent = max(self._sent, left[-1].number)
                 self._to(member, words.Do(self.epoch.number, self.worker, left))
+        if ops:
+            self._pushed = max(self._pushed, ops[-1].number)
 
     def _did(self, sender: int, number: int, now: float) -> None:
         assert self.epoch is not None
@@ -418,13 +442,13 @@ class ViewsMember:
             return
         self._acks[sender] = number
         everywhere = min((self._acks.get(member, 0) for member in self.epoch.holders), default=0)
-        done = [number for number in self._ops if number <= everywhere]
+        done = list(takewhile(lambda one: one <= everywhere, self._ops))
         for number in done:
             op, _ = self._ops.pop(number)
             self._removing.pop(op.name, None)
             if number in self._confirms:
                 self.results.append(ViewResult(self._confirms.pop(number), (self.worker, number)))
-        if done and self._ops:
+        if done and self._ops and self._pushed - everywhere <= OPS_SENT // 2:  # many in one word
             self._send_ops(now)
 
     # The replica.
@@ -567,6 +591,7 @@ class ViewsMember:
         self._patience_s = REPEAT_S
         self._coming = []
         self._acks.clear()
+        self._pushed = 0
         self._unlocking.clear()
         self._asks.clear()
         self._listens.clear()
@@ -769,7 +794,7 @@ class ViewsMember:
             if not self.installed and now >= self._report_at:
                 self._report(now)
             self._push(now)
-            self._send_ops(now)
+            self._send_ops(now, again=True)
             for (number, attempt), (members, waits) in list(self._unlocking.items()):
                 for member in sorted(members):
                     self._to(member, words.Unlock(self.epoch.number, self.worker, number, attempt, waits))
@@ -809,4 +834,4 @@ class ViewsMember:
         if self.replica is not None:
             self.replica.validate()
         assert list(self._ops) == sorted(self._ops)
-        assert len(self._requests) <= REQUESTS_MAX and len(self._ops) <= OPS_MAX
+        assert len(self._requests) <= REQUESTS_MAX

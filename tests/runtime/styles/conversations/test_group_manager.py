@@ -100,6 +100,21 @@ async def test_a_program_that_starts_again_is_in_its_groups_and_hears_what_it_mi
 
 
 @on_a_loop
+async def test_who_joins_twice_is_given_each_message_once():
+    async with pluribus.connect(new_bus(), name="A", stack="adhoc") as bus:
+        a = Console(bus)
+        await a.start()
+        towns = await a.create_group("towns")
+        await a.join_group(towns)
+        await a.send(towns, "Delhi?")
+        assert a.messages[towns] == ["Delhi?"]
+        await a.leave_group(towns)
+        await a.join_group(towns)
+        await a.send(towns, "Chennai?")
+        assert a.messages[towns][-1] == "Chennai?" and a.messages[towns].count("Chennai?") == 1
+
+
+@on_a_loop
 async def test_it_is_started_before_it_is_used():
     async with pluribus.connect(new_bus(), name="A", stack="adhoc") as bus:
         with pytest.raises(BadInput, match=r"await manager.start\(\) first"):
@@ -145,6 +160,79 @@ def test_without_await():
             reading.join(0.02)
         with pytest.raises(BadInput, match="opened to be read"):
             looking.send("not in it")
+
+
+class Answering(pluribus.sync.GroupManager):
+    """Joins every group and answers every question, from its call-backs."""
+
+    def __init__(self, bus, **options) -> None:
+        super().__init__(bus, **options)
+        self.heard: list[tuple[str, str]] = []
+        self.created: list[str] = []
+        self.answered = threading.Event()
+
+    def on_messages(self, gid, messages) -> None:
+        for message in messages:
+            self.heard.append((message.by, message.body))
+            if message.parent is None and message.by != self.bus.name:
+                self.send(gid, f"Yes, {message.by}", parent=message.id)
+            elif message.by != self.bus.name:
+                self.answered.set()
+
+    def on_new_groups(self, groups) -> None:
+        for group in groups:
+            self.join_group(group.gid)
+
+    def on_group_created(self, gid) -> None:
+        self.created.append(gid)
+        raise RuntimeError("a call-back that fails is logged")
+
+
+def test_call_backs_without_await_may_call_the_manager():
+    url = new_bus()
+    with (
+        pluribus.sync.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.sync.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        a, b = Answering(ann), Answering(bob)
+        with pytest.raises(BadInput, match=r"await manager.start\(\) first"):
+            a.advertise()
+        a.start()
+        b.start()
+        towns = a.create_group("towns")
+        a.send(towns, "Did you visit Delhi?")
+        assert a.answered.wait(20)
+        assert a.heard == [("ann", "Did you visit Delhi?"), ("bob", "Yes, ann")] and a.created == [towns]
+        assert bob.conversations().joined == [towns]
+        b.leave_group(towns)
+        with pytest.raises(BadInput, match="not in the group"):
+            b.send(towns, "again")
+        calling = [thread for thread in threading.enumerate() if thread.name == "pluribus-group-manager"]
+        assert len(calling) == 2
+    for thread in calling:
+        thread.join(20)
+        assert not thread.is_alive(), "it ends with the bus"
+
+
+def test_a_program_that_is_far_behind_is_told_so_in_the_log(monkeypatch, caplog):
+    monkeypatch.setattr("pluribus.runtime.styles.conversations.sync.CALLS_MAX", 2)
+    with pluribus.sync.connect(new_bus(), name="ann", stack="adhoc") as ann:
+        free, busy = threading.Event(), threading.Event()
+
+        class Slow(Answering):
+            def on_group_created(self, gid) -> None:
+                busy.set()
+                free.wait(20)
+
+        slow = Slow(ann)
+        slow.start()
+        group = slow.create_group("towns")
+        assert busy.wait(20)
+        for number in range(5):
+            slow.send(group, f"number {number}")
+        free.set()
+        assert [record.getMessage() for record in caplog.records if "call-backs behind" in record.getMessage()]
+        assert len(ann.conversation(group).history()) == 5
 
 
 @on_a_loop

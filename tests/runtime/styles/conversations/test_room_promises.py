@@ -6,7 +6,8 @@ import pytest
 
 import pluribus
 from pluribus.conversations import history as history_of
-from pluribus.conversations.words import Entry, Said, encode
+from pluribus.conversations.kept import TABLE
+from pluribus.conversations.words import Entry, GroupInfo, Groups, Said, encode
 from pluribus.core.errors import BadInput, Overflow, TooLarge
 from pluribus.runtime.styles.conversations import room as room_of
 from pluribus.runtime.styles.conversations.lobby import PREFIX
@@ -109,3 +110,96 @@ async def test_what_does_not_fit_the_network_and_a_second_store_are_refused(tmp_
         assert await ann.conversation("chess", store=str(tmp_path / "ann.db"))
         with pytest.raises(BadInput, match="give store= first"):
             await ann.conversation("go", store=str(tmp_path / "other.db"))
+
+
+@on_a_loop
+async def test_the_longest_message_that_is_taken_reaches_who_comes_late():
+    """An answer carries it in a word that is longer than the first one."""
+    url = new_bus()
+    async with pluribus.connect(url, name="ann", stack="adhoc") as ann:
+        room = await ann.conversation("towns")
+        most = room._carrier.group.longest_bytes
+        count = most // 3 - 100
+        for spare in range(200):
+            left = most - spare - 3 * count
+            try:
+                sent = await room.send("\N{EURO SIGN}" * count + "x" * left)
+                break
+            except TooLarge:
+                pass
+        await room._carrier.sent()
+        async with pluribus.connect(url, name="bob", stack="adhoc") as bob:
+            late = await bob.conversation("towns")
+            await until(lambda: late.get(sent) is not None, 20)
+
+
+@on_a_loop
+async def test_who_would_not_be_heard_is_told(monkeypatch):
+    """Each start of a process is a writer, and a room keeps messages of so many."""
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        here, there = [await bus.conversation("towns") for bus in (ann, bob)]
+        await here.send("Did you visit Delhi?")
+        await until(lambda: len(there.history()) == 1)
+        monkeypatch.setattr(history_of, "WRITERS_MAX", 1)
+        with pytest.raises(Overflow, match="go on in a new conversation"):
+            await there.send("Yes")
+        assert (await here.send("Nobody?"))[1] == 1
+        monkeypatch.setattr(history_of, "WRITERS_MAX", 2)
+        assert (await there.send("Yes"))[1] == 0, "what was refused has used no number"
+
+
+@on_a_loop
+async def test_the_list_of_conversations_is_written_once_at_a_time_and_again_after_an_error(caplog):
+    writes = []
+
+    class Disk:
+        def put(self, key, value, done):
+            assert key == TABLE
+            writes.append((value, done))
+
+    async with pluribus.connect(new_bus(), name="ann", stack="adhoc") as ann:
+        lobby = await ann.conversations()
+        lobby._store = Disk()
+        for number in range(3):
+            lobby._joining.heard(7, Groups([GroupInfo(f"room {number}", "", 1.0)]), 0.0)
+            lobby._settled()
+        assert len(writes) == 1 and b"room 2" not in writes[0][0]
+        writes[0][1](None)
+        assert len(writes) == 2 and b"room 2" in writes[1][0]
+        writes[1][1](OSError("the disk is full"))
+        assert len(writes) == 2 and "not on disk: the disk is full" in caplog.text
+        lobby._joining.heard(7, Groups([GroupInfo("room 3", "", 1.0)]), 0.0)
+        lobby._settled()
+        assert len(writes) == 3
+        writes[2][1](None)
+        lobby._store = None
+
+
+@on_a_loop
+async def test_a_listener_that_fails_makes_nobody_deaf(caplog):
+    def fail(*_) -> None:
+        raise RuntimeError("of the program")
+
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        lobby = await bob.conversations()
+        lobby.on_invitations(fail)
+        lobby.on_change(fail)
+        here = await ann.conversation("towns")
+        await until(lambda: [info.gid for info in lobby.invited] == ["towns"])
+        there, heard = await lobby.join("towns"), []
+        there.on_messages(fail)
+        there.on_change(fail)
+        there.on_messages(lambda delivered: heard.extend(found.entry.body for found in delivered))
+        for text in ("Did you visit Delhi?", "Did you visit Chennai?"):
+            await here.send(text)
+            await until(lambda text=text: text in heard)
+        await until(lambda: here.members == there.members == {"ann": True, "bob": True})
+        assert caplog.text.count("RuntimeError: of the program") >= 4

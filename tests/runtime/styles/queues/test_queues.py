@@ -9,6 +9,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadFilter, BadInput, LeaseEnded, Refused, TooLarge
+from pluribus.queues import finder
 from pluribus.runtime.styles.queues import receiving
 from tests.runtime.clients.test_client import served, url_of
 
@@ -480,5 +481,57 @@ def test_a_mistyped_name_is_told_and_makes_no_queue(how, tmp_path):
             assert (await q.stats()).state.depth == 1
             with pytest.raises(BadInput, match="durable queues"):
                 await bus.queue("orders", durable=False, create=False)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["keeper", "client", "memory"])
+def test_a_receive_that_does_not_wait_sees_all_of_a_long_queue(how, tmp_path, monkeypatch):
+    monkeypatch.setattr(finder, "SLICE", 50)  # as a much longer queue is searched
+
+    async def scenario():
+        async with opened(how, tmp_path) as (bus, options):
+            q = await bus.queue("long", **options)
+            for number in range(3_000):
+                q.send_soon(number, properties={"n": number})
+            await q.flush()
+            for wanted in (2_999, 1_500):
+                async with q.receive(f"n = {wanted}", timeout=0) as m:
+                    assert m.body == wanted
+            assert await q.arrived("n > 2997", timeout=0)
+            assert await q.receive("n = 2999", timeout=0) is None, "it is settled"
+            await q.pause()
+            assert await q.receive("n = 7", timeout=0) is None
+            await q.resume()
+            async with q.receive("n = 7", timeout=0) as m:
+                assert m.body == 7
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["keeper", "client", "memory"])
+def test_to_find_nothing_is_no_command_and_what_is_there_is_found(how, tmp_path):
+    async def scenario():
+        async with opened(how, tmp_path) as (bus, options):
+            q = await bus.queue("orders", **options)
+            assert await q.receive(timeout=0) is None
+            commands = []
+            order = q._line.order
+
+            async def counted(given, timeout=None):
+                commands.extend(given)
+                return await order(given, timeout)
+
+            q._line.order = counted
+            for _ in range(20):
+                assert await q.receive(timeout=0) is None
+            assert not commands
+            for start in range(0, 60, 20):
+                await q.send_many(range(start, start + 20))
+                for number in range(start, start + 20):
+                    m = await q.receive(timeout=0)
+                    assert m.body == number, "also the one that was asked for ahead"
+                    await m.ack()
+                assert await q.receive(timeout=0) is None
 
     asyncio.run(scenario())

@@ -1,11 +1,12 @@
 """Promises of the page on spaces that are easily forgotten: what is told of losses, own copies, and limits."""
 
 import asyncio
+import sys
 
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, TooLarge
+from pluribus.core.errors import BadInput, Overflow, TooLarge
 from pluribus.spaces.values import item_of
 from tests.harness import eventually, new_bus, on_a_loop
 
@@ -93,3 +94,75 @@ def test_limits_are_told_with_the_remedy(kind):
             assert len(found[1]) == 1_000_000
 
     story()
+
+
+@on_a_loop
+async def test_who_opens_a_space_of_the_kind_views_counts_and_lists_what_is_there():
+    """And what it has written itself. ``read_all`` and ``count`` wait until the own replica has all that."""
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as two:
+        first = await one.space("v", kind="views")
+        await first.write_many([("x", number) for number in range(5)])
+        assert await first.count(("x", int)) == 5
+        await first.flush()
+        second = await two.space("v", kind="views")
+        assert await second.count() == 5
+        assert [value async for value in second.read_all()] == [("x", number) for number in range(5)]
+
+
+@pytest.mark.parametrize("kind", ["views", "partitioned"])
+def test_a_listener_that_fails_is_no_end_of_the_space(kind, caplog):
+    @on_a_loop
+    async def story():
+        async with pluribus.connect(new_bus()) as bus:
+            space = await bus.space("failing", kind=kind)
+            told = []
+            space.on_lost(lambda ranges: ranges["nothing"])
+            space.on_lost(told.append)
+            if kind == "views":
+                space._way.member.lost += 1
+            else:
+                space._way.member.lost.append({3: 1})
+            await space.write(("x", 1))
+            await eventually(lambda: told == [{} if kind == "views" else {3: 1}])
+            assert await space.take(("x", int), timeout=60) == ("x", 1)
+            assert "a listener of the space 'failing' failed on" in caplog.text
+
+    story()
+
+
+@pytest.mark.parametrize("kind", ["views", "partitioned"])
+def test_of_many_writes_all_are_done_or_none_and_what_a_cancelled_take_got_comes_back(kind, monkeypatch):
+    @on_a_loop
+    async def story():
+        async with pluribus.connect(new_bus()) as bus:
+            space = await bus.space("full", kind=kind)
+            member = space._way.member
+            await space.write(("ready",))
+            await space.flush()
+            limit = "OPS_MAX" if kind == "views" else "REQUESTS_MAX"
+            monkeypatch.setattr(sys.modules[type(member).__module__], limit, 3)
+            writing = [asyncio.ensure_future(space.write_many([("x", 1), ("x", 2)])) for _ in range(3)]
+            done = await asyncio.gather(*writing, return_exceptions=True)
+            assert [isinstance(one, Overflow) for one in done] == [False, False, True]
+            await space.flush()
+            assert await space.count(("x", int)) == 4
+            monkeypatch.setattr(sys.modules[type(member).__module__], limit, 0)
+            space._way.put_back([(item_of(("y", 1)), 0)])
+            await space.flush()
+            monkeypatch.undo()
+            assert await space.take(("y", int), timeout=60) == ("y", 1)
+
+    story()
+
+
+@on_a_loop
+async def test_a_read_of_a_partitioned_space_ends_with_its_time_although_nobody_answers(monkeypatch):
+    async with pluribus.connect(new_bus()) as bus:
+        space = await bus.space("mute", kind="partitioned")
+        await space.write(("y", 1))
+        monkeypatch.setattr(space._way.member.server, "seek", lambda sender, word, now: None)
+        with pytest.raises(TimeoutError, match="nothing in 'mute' matched"):
+            await asyncio.wait_for(space.read(("y", int), timeout=0.1), 30)
+        monkeypatch.undo()
+        assert await space.read(("y", int), timeout=30) == ("y", 1)

@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 import pluribus
+from pluribus.pubsub.words import Left
 from pluribus.sim.machinery.world import run
 from pluribus.sim.machinery.world import world as new_world
 from tests.harness import eventually, new_bus, on_a_loop
@@ -172,5 +173,51 @@ def test_one_task_may_read_shared_events_and_others_in_total_order_that_fill_the
                 await prices.receive(10)
             publishing.cancel()
             assert prices.missed == 0
+
+    run(play())
+
+
+def takers_at(bus):
+    return set(next(iter(bus.pubsub.sharing.shares.takers.values())))
+
+
+def test_a_subscriber_that_leaves_while_the_primary_breaks_is_out_of_its_set_afterwards():
+    async def play():
+        async with new_world(3, seed=1, stack="views") as world:
+            a, b, c = world.buses
+            one, other = await b.subscribe("jobs", shared="w"), await c.subscribe("jobs", shared="w")
+            await a.wait_for(3)
+            await asyncio.sleep(1)
+            world.partition([0], [1], [2])
+            await one.close()  # nobody hears that; and it is the one that deals
+            await asyncio.sleep(30)
+            world.heal()
+            await asyncio.sleep(30)
+            await a.publish("jobs", 1)
+            assert (await other.receive(30)).body == 1
+            assert takers_at(a) == takers_at(c) == {(int(c.me), 1)}
+
+    run(play())
+
+
+def test_a_subscriber_that_comes_back_while_the_primary_breaks_is_in_its_set_afterwards():
+    async def play():
+        async with new_world(3, seed=1, stack="views") as world:
+            a, b, c = world.buses
+            one, other = await b.subscribe("jobs", shared="w"), await c.subscribe("jobs", shared="w")
+            await a.wait_for(3)
+            await asyncio.sleep(1)
+            key, number = one._worker.share
+            await a.pubsub.sharing._carrier.group.send(Left(key, int(b.me), number))  # as if it were gone
+            while one._worker.share == (key, number):  # noqa: ASYNC110 - it is found out between two messages
+                await asyncio.sleep(0.0001)
+            world.partition([0], [1], [2])
+            await asyncio.sleep(30)
+            world.heal()
+            await asyncio.sleep(30)
+            await other.close()
+            await a.publish("jobs", 1)
+            assert (await one.receive(30)).body == 1
+            assert takers_at(a) == {(int(b.me), 2)}
 
     run(play())

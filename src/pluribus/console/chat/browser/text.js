@@ -51,7 +51,7 @@ export function address(text) {
   try {
     const url = new URL(text);
     const web = url.protocol === "https:" || url.protocol === "http:";
-    return web && !url.username && !url.password && text.length <= LINK_CHARS_MAX ? url.href : null;
+    return web && !url.username && !url.password ? url.href : null;
   } catch {
     return null;
   }
@@ -62,6 +62,7 @@ const links = (text) =>
     text,
     LINK,
     ([found]) => {
+      if (found.length > LINK_CHARS_MAX) return [{ kind: "text", text: found }];
       const link = trimmed(found);
       const href = address(link);
       const after = found.slice(link.length);

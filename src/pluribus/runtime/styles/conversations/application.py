@@ -6,21 +6,19 @@ Call-backs run on the loop of the bus and must not block; a call-back may not aw
 
 from __future__ import annotations
 
-import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....conversations.history import Delivered
 from ....conversations.words import Entry, GroupInfo
 from ....core.errors import BadInput
 from ....core.ids import MessageId
+from .calling import call_safely
 
 if TYPE_CHECKING:
     from .lobby import Conversations
-
-log = logging.getLogger(__name__)
+    from .room import Room
 
 
 class GroupManager(ABC):
@@ -31,15 +29,17 @@ class GroupManager(ABC):
         self._store = store
         self._lobby: Conversations | None = None
         self._created = 0
+        self._rooms: dict[str, Room] = {}
+        """Those whose messages are handed to ``on_messages``."""
 
     async def start(self) -> None:
         """Begin: advertise, and learn of groups. Groups of which this person is a member, by its store, are opened
         again: ``on_messages`` first gets the stored messages, then those sent meanwhile."""
         self._lobby = await self.bus.conversations(store=self._store)
-        self._lobby.on_invitations(lambda groups: self._call(self.on_new_groups, groups))
+        self._lobby.on_invitations(lambda groups: call_safely(self.on_new_groups, groups))
         known = [info for info in self._lobby if info.gid not in self._lobby.joined]
         if known:
-            self._call(self.on_new_groups, known)
+            call_safely(self.on_new_groups, known)
         for gid in self._lobby.joined:
             await self._open(gid, "")
 
@@ -64,7 +64,7 @@ class GroupManager(ABC):
         self._created += 1
         gid = f"{self.bus.me}.{self._created}"
         await self._open(gid, description)
-        self._call(self.on_group_created, gid)
+        call_safely(self.on_group_created, gid)
         return gid
 
     async def join_group(self, gid: str) -> None:
@@ -76,6 +76,7 @@ class GroupManager(ABC):
         self._started().refuse(gid)
 
     async def leave_group(self, gid: str) -> None:
+        self._rooms.pop(gid, None)
         await self._started().leave(gid)
 
     async def send(self, gid: str, data: str, parent: MessageId | None = None) -> MessageId:
@@ -91,23 +92,18 @@ class GroupManager(ABC):
 
     async def _open(self, gid: str, description: str) -> None:
         room = await self._started().room(gid, description)
+        if self._rooms.get(gid) is room:
+            return
+        self._rooms[gid] = room
 
         def given(delivered: list[Delivered]) -> None:
-            self._call(self.on_messages, gid, [found.entry for found in delivered])
+            call_safely(self.on_messages, gid, [found.entry for found in delivered])
 
         room.on_messages(given)
         if room.history():
-            self._call(self.on_messages, gid, room.history())
+            call_safely(self.on_messages, gid, room.history())
 
     def _started(self) -> Conversations:
         if self._lobby is None:
             raise BadInput("the group manager was not started: await manager.start() first")
         return self._lobby
-
-    @staticmethod
-    def _call(callback: Callable[..., None], *given: Any) -> None:
-        """Call a call-back. An exception is logged, and the next call-back is called."""
-        try:
-            callback(*given)
-        except Exception:
-            log.exception("%s failed", getattr(callback, "__qualname__", callback))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -17,8 +18,11 @@ from ....core.ids import checked_name
 from ....core.limits import NAME_CHARS_MAX
 from ....core.ports import Store
 from ..style import Style
+from .calling import call_safely
 from .carrier import ProtocolCarrier
 from .room import WORD_SPARE_BYTES, Room
+
+log = logging.getLogger(__name__)
 
 LOBBY = "conversations"
 PREFIX = "conversation/"
@@ -33,7 +37,7 @@ class Conversations(Style):
 
     def __init__(self, bus: Any) -> None:
         super().__init__(bus)
-        self._joining = Joining(bus.name, bus._random)
+        self._joining = Joining(bus.name, bus._random, present=self._present)
         self._carrier: ProtocolCarrier | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
         self._rooms: dict[str, Room] = {}
@@ -48,6 +52,7 @@ class Conversations(Style):
         self._store: Store | None = bus.store
         self._own_store: Any = None
         self._path: str | None = None
+        self._saving = self._unsaved = False
         self._ended = False
 
     async def open(self, store: str | os.PathLike[str] | None = None) -> Conversations:
@@ -79,6 +84,10 @@ class Conversations(Style):
             if self._ended or self.bus.closed:
                 raise
             raise Unreachable(str(error)) from None  # the connection of a client is not back yet
+
+    def _present(self) -> list[str]:
+        """The persons who are on the network now."""
+        return [] if self._carrier is None else list(self._carrier.group.view.names.values())
 
     def _use_store(self, path: str) -> None:
         if self._path == path:
@@ -248,17 +257,34 @@ class Conversations(Style):
             for unread in self._readers:
                 unread.extend(invited[: INVITATIONS_MAX - len(unread)])
             for listener in list(self._listeners):
-                listener(invited)
+                call_safely(listener, invited)
             self._arrived.set()
-        if self._joining.changed and self._store is not None and not self._ended:
-            table = [group.info() for group in self._joining.groups.values()]
-            self._store.put(TABLE, encode(table), lambda error: None)
+        if self._joining.changed:
+            self._unsaved = True
+            if not self._saving:
+                self._save()
         changed, self._joining.changed = self._joining.changed, set()
         if changed:
             for name in changed & self._rooms.keys():
                 self._rooms[name].changed()
             for watcher in list(self._watchers):
-                watcher()
+                call_safely(watcher)
+
+    def _save(self) -> None:
+        """Store the table of conversations; changes that come during a write are stored together by the next one."""
+        if self._store is None or self._ended or not self._unsaved:
+            return
+        self._saving, self._unsaved = True, False
+
+        def done(error: Exception | None) -> None:
+            self._saving = False
+            if error is None:
+                self._save()
+            else:  # it is tried again with the next change
+                self._unsaved = True
+                log.warning("the list of conversations is not on disk: %s", error)
+
+        self._store.put(TABLE, encode([group.info() for group in self._joining.groups.values()]), done)
 
     # The style
 
@@ -278,6 +304,7 @@ class Conversations(Style):
             await room.close()
         if self._carrier is not None:
             await self._carrier.close()
+        self._save()
         self.abandon()
         if self._own_store is not None:
             self._own_store.close()

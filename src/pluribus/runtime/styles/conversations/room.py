@@ -8,15 +8,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from ....conversations.history import Delivered, History, Node
+from ....conversations.history import WRITERS_MAX, Delivered, History, Node
 from ....conversations.kept import KeptConversation
 from ....conversations.synchronising import Synchronising
-from ....conversations.words import Entry, Said, checked_body, decode_room, encode
+from ....conversations.words import Entry, checked_body, decode_room, longest_word_bytes
 from ....core.errors import BadInput, Closed, Overflow, TooLarge
 from ....core.ids import MessageId
 from ....core.ports import Change, Store
 from ...group.group import Group
 from ...loop.futures import looked_at
+from .calling import call_safely
 from .carrier import ProtocolCarrier
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class Room:
 
     async def send(self, text: str, parent: MessageId | None = None) -> MessageId:
         """Send a message, or answer the message ``parent``. Returns the message's identity when the message is in this
-        member's store, if there is one, and on its way. ``BadInput`` for a parent that this member does not know."""
+        member's store, if there is one, and on its way. ``BadInput`` for a parent that this member does not know;
+        ``Overflow`` if the conversation has too many writers."""
         self._check_member()
         answered = None if parent is None else _identity(parent)
         if answered is not None and answered not in self._history:
@@ -122,9 +124,14 @@ class Room:
         bus = self._lobby.bus
         identity = (self._sync.me, self._lobby.issued(self.name))
         entry = Entry(identity, answered, bus.name, bus._wall(), checked_body(text))
-        size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
+        size, most = longest_word_bytes(entry), self._carrier.group.longest_bytes
         if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
+        if not self._history.takes(identity[0]):
+            raise Overflow(
+                f"{self.name!r} has messages of {WRITERS_MAX:,} writers, of whom each start of a process is one, and "
+                f"keeps those of no more: go on in a new conversation"
+            )
         self._lobby.number(self.name)  # not before: all others would ask for a number without a message
         if self._kept is not None:
             try:
@@ -180,7 +187,8 @@ class Room:
             self._readers.remove(unread)
 
     def on_messages(self, listener: Callable[[list[Delivered]], None]) -> Callable[[], None]:
-        """Call ``listener`` with every message that is delivered from now on; the returned function ends that."""
+        """Call ``listener`` with every message that is delivered from now on; the returned function ends that. A
+        listener that fails is logged, and called again."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -192,7 +200,7 @@ class Room:
     def changed(self) -> None:
         """Call the listeners for changes; the lobby does it when a member joins or leaves."""
         for watcher in list(self._watchers):
-            watcher()
+            call_safely(watcher)
 
     def synchronise(self) -> None:
         """Ask for missing messages now. Joining does it too, and so does every member once in a while."""
@@ -239,7 +247,7 @@ class Room:
         if delivered:
             self._arrived.set()
             for listener in list(self._listeners):
-                listener(delivered)
+                call_safely(listener, delivered)
         view = self._carrier.group.view
         if self._sync.typing.changed or view is not self._view:
             self._view, self._sync.typing.changed = view, False

@@ -33,6 +33,9 @@ WAIT_S = 20.0
 SETTLES_MAX = 8_192
 """Settlements in one command."""
 PAUSE_S = 0.05
+TOLD_S = 10.0
+"""Seconds for which a demand that ends waits to be told of a message that was given. One that is told of later is given
+back."""
 
 Settling = tuple[QueueMessage[Any], int, int, str, "asyncio.Future[None] | None"]
 
@@ -70,8 +73,8 @@ class QueueConsumer:
         self._something = asyncio.Event()
         self._settles: deque[Settling] = deque()
         self._numbers = 0
-        self._held: list[int] = []
-        """How many messages the queue said this consumer holds, when its demand ended."""
+        self._coming: set[int] = set()
+        """Messages that it held when its demand ended, and was not told of yet."""
         self._settling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self.failure: PluribusError | None = None
@@ -99,6 +102,8 @@ class QueueConsumer:
         held = {int(thing) for thing, _ in outcome.things}
         self.hands = {thing: number for thing, number in self.hands.items() if thing in held}
         self.arrived = deque(one for one in self.arrived if one.number in held)
+        self._coming &= held
+        self._something.set()
         self._changed = True
 
     # Messages that come.
@@ -127,6 +132,7 @@ class QueueConsumer:
 
     def _take(self, given: Given) -> None:
         self._after = max(self._after, given.number)
+        self._coming.discard(given.thing)
         if self.hands.get(given.thing) == given.number:
             return  # told before a break
         self.hands[given.thing] = given.number
@@ -166,13 +172,17 @@ class QueueConsumer:
     async def next(self, timeout: float | None) -> QueueMessage[Any] | None:
         """The next message; None if none came in time."""
         if not self.arrived:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    while not self.arrived:
-                        self.check()
-                        self._something.clear()
-                        await self._something.wait()
+            await self.comes(timeout)
         return self.arrived.popleft() if self.arrived else None
+
+    async def comes(self, timeout: float | None) -> None:
+        """Returns when a message is here, or after ``timeout`` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not self.arrived:
+                    self.check()
+                    self._something.clear()
+                    await self._something.wait()
 
     def check(self) -> None:
         if self.failure is not None:
@@ -211,13 +221,24 @@ class QueueConsumer:
         await self.settled()
 
     async def cancel(self, want: int) -> bool:
-        """Set the demand to ``want`` from now on. True if a message was assigned that was not handed out yet."""
+        """Set the demand to ``want`` from now on. True if a message is here, which was given before."""
         things, size, _ = self._credit
         self._credit, self._changed = (things, size, want), True
-        self._held = []
+        self._coming = set()
         await self.settled()
         await self.told()
-        return bool(self.arrived) or any(thing not in self.hands for thing in self._held)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOLD_S):
+                while self._coming and not self.arrived:
+                    self.check()
+                    self._something.clear()
+                    await self._something.wait()
+        return bool(self.arrived)
+
+    @property
+    def rests(self) -> bool:
+        """True if it wants nothing, the queue knows that, and every message that it was given is here."""
+        return not (self._credit[2] or self._changed or self._settling or self._coming or self.arrived)
 
     def _settle_soon(self) -> None:
         if self._settling is None and not self.closed and self.epoch:
@@ -270,7 +291,7 @@ class QueueConsumer:
             await self._attach_again()
             return
         if serial and not want:
-            self._held = [int(thing) for thing, _ in outcome.things]
+            self._coming = {int(thing) for thing, _ in outcome.things} - self.hands.keys()
         lost = set(outcome.lost)
         self._count_late([one for one in here if one[0].number in lost])
         for message, verb, _, _, future in here:

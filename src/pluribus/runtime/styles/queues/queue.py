@@ -24,6 +24,7 @@ from ..tables.face import ROWS_MAX, TIMEOUT_S
 from .arriving import transformed
 from .catalogue import MACHINE, find, listed
 from .consumer import QueueConsumer
+from .looking import PAGE, look
 from .message import Browsed, QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
 from .outgoing import OutgoingMessage, extra_of
@@ -45,8 +46,6 @@ LONG_BYTES = 1 << 20
 """Bodies that are longer are sent in pieces."""
 PIECE_BYTES = 512 << 10
 BODY_BYTES_MAX = 100 << 20
-PAGE = 256
-"""Messages that are browsed, or removed, in one step."""
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 Progress = Callable[[int], object]
@@ -371,7 +370,7 @@ class MessageQueue:
         selector, start, left = selector_of(where), 0, limit
         while left is None or left > 0:
             question = words.Look(start, PAGE if left is None else min(left, PAGE), selector, dead)
-            looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
+            looked = await look(self._line, question)
             handles = [(one.row, one.place, one.piece) for one in looked.found]
             bodies = await self._line.bodies(handles, None) if handles else []
             for seen, body in zip(looked.found, bodies, strict=True):
@@ -441,7 +440,7 @@ class MessageQueue:
         while limit is None or named < limit:
             most = PAGE if limit is None else min(limit - named, PAGE)
             question = words.Look(start, most, selector_of(None), dead=True)
-            looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
+            looked = await look(self._line, question)
             if looked.found:
                 raw = [one.thing for one in looked.found if chain and one.reason.startswith(words.NOT_TRANSFORMED)]
                 things = [one.thing for one in looked.found if one.thing not in set(raw)]
@@ -595,5 +594,4 @@ class MessageQueue:
             raise Closed(f"the queue {self.name!r} is closed here: open it again")
 
 
-_looked = msgspec.msgpack.Decoder(words.Looked).decode
 _stats = msgspec.msgpack.Decoder(Stats).decode

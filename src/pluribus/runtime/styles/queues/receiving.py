@@ -12,6 +12,7 @@ from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError
 from ....group.host.demand import CREDIT_MAX
 from ....queues import words
 from .consumer import QueueConsumer
+from .looking import has_ready
 from .message import QueueMessage
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ BYTES = 1 << 40
 IDLE_S = 10.0
 """Seconds without a receive after which a consumer of single receives is closed: the queue does not count it any
 more."""
+
+FOUND_S = 0.05
+"""Seconds in which keepers find what a look from here has found, before it is looked for again."""
+SEARCH_S_MAX = 10.0
+"""Seconds for which a receive that does not wait looks for a message in a long queue, while others take those that it
+finds."""
 
 Handler = Callable[[QueueMessage[Any]], Awaitable[object] | object]
 
@@ -60,11 +67,9 @@ class Singles:
             self._idle.cancel()
             self._idle = None
         try:
-            needed = self._waiting - len(consumer.arrived)
-            if needed > self._asked:
-                self._want(consumer, needed)
-            if timeout == 0 and not consumer.arrived:
-                return await self._cancelled(consumer)
+            if timeout == 0:
+                return await self._at_once(consumer)
+            self._want_enough(consumer)
             message = await consumer.next(timeout)
             return message if message is not None else await self._cancelled(consumer)
         except asyncio.CancelledError:
@@ -73,6 +78,39 @@ class Singles:
         finally:
             self._waiting -= 1
             self._give_back(consumer)
+
+    async def _at_once(self, consumer: QueueConsumer) -> QueueMessage[Any] | None:
+        """What is there now."""
+        if not consumer.arrived:
+            if not self._asked and await self._is_empty(consumer):
+                self._streak = 0
+                return None
+            self._want_enough(consumer)
+            await consumer.told()
+            if self._selector:
+                await self._searched(consumer)
+        return await (consumer.next(None) if consumer.arrived else self._cancelled(consumer))
+
+    async def _is_empty(self, consumer: QueueConsumer) -> bool:
+        """Whether the queue has nothing to give. That is a question and no command, so to find nothing costs little."""
+        await consumer.settled()
+        now = await self._queue._now()
+        return consumer.rests and (now.paused or not now.ready)
+
+    async def _searched(self, consumer: QueueConsumer) -> None:
+        """Returns when a message has come, or when none that matches is ready. Keepers search a long queue outside of
+        commands, and do not say that they found nothing; so the queue is looked through from here, too."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + SEARCH_S_MAX
+        while not consumer.arrived and loop.time() < until and not (await self._queue._now()).paused:
+            if not await has_ready(self._queue._line, self._selector, lambda: bool(consumer.arrived)):
+                return
+            await consumer.comes(FOUND_S)  # unless it went to another consumer meanwhile
+
+    def _want_enough(self, consumer: QueueConsumer) -> None:
+        needed = self._waiting - len(consumer.arrived)
+        if needed > self._asked:
+            self._want(consumer, needed)
 
     def _want(self, consumer: QueueConsumer, count: int) -> None:
         self._asked = count
@@ -120,10 +158,7 @@ class Singles:
         if consumer.arrived:
             return await consumer.next(None)
         self._asked = self._waiting - 1
-        given = await consumer.cancel(self._waiting - 1)
-        if not given:
-            return None
-        return await consumer.next(None)
+        return await consumer.next(None) if await consumer.cancel(self._waiting - 1) else None
 
     def _came(self, count: int) -> None:
         consumer = self._consumer

@@ -20,7 +20,7 @@ from ....core.errors import BadInput, Closed, Overflow, PluribusError, TooLarge,
 from ....spaces.kept import granted
 from ....spaces.roster import Enter, Epoch, Open, Roster, Strike, encode
 from ....spaces.templates import Template
-from ....spaces.values import Item
+from ....spaces.values import Item, written_of
 from ....spaces.views.words import Name
 from ....spaces.watching import REGISTRATIONS_MAX, Watched
 from .space import Registration, WriteResult, ended, microseconds, only_durable, seconds
@@ -63,7 +63,8 @@ class Crew:
         self._woken = asyncio.Event()
         self._looks = asyncio.Event()
         """Set if the roster or the view has changed, or an epoch may be opened."""
-        self._idle: list[asyncio.Future[None]] = []
+        self._until: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        """What callers wait for."""
         self._group: Group | None = None
         self._roster: Replica[Roster] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -245,11 +246,25 @@ class Crew:
             self._looks.set()
         if self.member.out:
             self._woken.set()
-        if not self.member.pending:
-            idle, self._idle = self._idle, []
-            for waiter in idle:
-                if not waiter.done():
-                    waiter.set_result(None)
+        until, self._until = self._until, []
+        for holds, waiting in until:
+            if waiting.done():
+                continue
+            if holds():
+                waiting.set_result(None)
+            else:
+                self._until.append((holds, waiting))
+
+    def _tell(self, listeners: Sequence[Callable[[Any], None]], told: Any) -> None:
+        """After what is going on: a listener may use the space, and one that fails is no failure of the protocol."""
+        for listener in listeners:
+            asyncio.get_running_loop().call_soon(self._call, listener, told)
+
+    def _call(self, listener: Callable[[Any], None], told: Any) -> None:
+        try:
+            listener(written_of(told) if isinstance(told, Item) else told)
+        except Exception:
+            log.exception("a listener of the space %r failed on %r", self.name, told)
 
     def _told(self) -> None:
         """Events of the protocol besides results."""
@@ -454,10 +469,14 @@ class Crew:
     # The end.
 
     async def flush(self) -> None:
-        while self.member.pending:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(waiter)
-            await waiter
+        await self._wait_until(lambda: not self.member.pending)
+
+    async def _wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds of this member's part."""
+        while not holds():
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._until.append((holds, waiting))
+            await waiting
 
     async def close(self) -> None:
         """Close. When the last user has closed it, this member leaves the space."""
@@ -514,7 +533,7 @@ class Crew:
         self._woken.set()
         for task in self._tasks:
             task.cancel()
-        for waiter in [*self._waiters.values(), *self._idle]:
+        for waiter in [*self._waiters.values(), *[waiting for _, waiting in self._until]]:
             if not waiter.done():
                 waiter.set_exception(Closed(f"the space {self.name!r} was closed: open it again"))
                 waiter.exception()

@@ -85,6 +85,8 @@ class Acts(Protocol):
 class Lease:
     """What ``write`` returns: the lease of the tuple, and the methods to change it."""
 
+    __slots__ = ("_item", "_way", "granted_s", "number")
+
     def __init__(self, way: SpaceWay, number: int, granted_s: float | None, item: Item) -> None:
         self._way = way
         self._item = item
@@ -271,8 +273,8 @@ class Space:
     async def read_all(
         self, template: Any = None, where: str = "", *, transaction: int | Acts = 0
     ) -> AsyncIterator[Any]:
-        """All matches, oldest first, as a stream. Tuples that are written or taken meanwhile may be seen or not. In a
-        transaction, its own writes are included; nothing is locked."""
+        """All matches as a stream, oldest first; in the kind *partitioned*, those of one range. Tuples that are written
+        or taken meanwhile may be seen or not. In a transaction, its own writes are included; nothing is locked."""
         self._check_open()
         wanted, after = template_of(template, where, all_allowed=True), 0
         while True:

@@ -11,7 +11,7 @@ from ....spaces.kept import granted
 from ....spaces.partitioned import words as partitioned_words
 from ....spaces.partitioned.member import PartitionedMember
 from ....spaces.templates import Template
-from ....spaces.values import Item, written_of
+from ....spaces.values import Item
 from ....spaces.views import words as views_words
 from ....spaces.views.member import ViewsMember
 from ....spaces.views.words import Name
@@ -48,17 +48,16 @@ class ViewsWay(Crew):
         void, self.member.void = self.member.void, []
         for item in void:
             log.warning("a take of %r did not happen: this member was cut off, and another took the tuple", self.name)
-            for listener in self.on_void:
-                listener(written_of(item))
+            self._tell(self.on_void, item)
         if self.member.lost > self._lost:
             self._lost = self.member.lost
             log.warning("the space %r is lost with all its replicas: it is empty now", self.name)
-            for listener in self.on_lost:
-                listener({})
+            self._tell(self.on_lost, {})
 
     async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
         self._check(transaction)
         lease_us = granted(microseconds(lease_s))
+        self.member.check_room()  # all of them are written, or none
         names = [self.member.write(item, lease_us, self._now) for item in items]
         self._settle()
         return WriteResult([number for _, number in names], seconds(lease_us))
@@ -80,17 +79,19 @@ class ViewsWay(Crew):
 
     async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         self._check(transaction)
-        await self._in_primary()
-        return [], self._replica().every(template)
+        return [], (await self._replica()).every(template)
 
     async def count(self, template: Template, transaction: int) -> int:
         self._check(transaction)
-        await self._in_primary()
-        return int(self._replica().count(template))
+        return int((await self._replica()).count(template))
 
-    def _replica(self) -> Any:
+    async def _replica(self) -> Any:
+        """The own replica, when it has the tuples of this epoch and the earlier operations of this worker."""
         if self.member.replica is None:
             raise BadInput(f"this member has no replica of {self.name!r} to count in: open it with replica=True")
+        await self._in_primary()
+        last = self.member.last
+        await self._wait_until(lambda: self.member.has_executed(last))
         return self.member.replica
 
 
@@ -111,12 +112,12 @@ class PartitionedWay(Crew):
         for ranges in lost:
             count = sum(ranges.values())
             log.warning("%d ranges of the space %r are lost, with about %d tuples", len(ranges), self.name, count)
-            for listener in self.on_lost:
-                listener(ranges)
+            self._tell(self.on_lost, ranges)
 
     async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
         self._check(transaction)
         lease_us = granted(microseconds(lease_s))
+        self.member.check_room()  # all of them are written, or none
         asked = [self.member.write(item, lease_us, self._now) for item in items]
         results = await asyncio.gather(*[self._result(number, None, False) for number in asked])
         if any(result.unknown for result in results):

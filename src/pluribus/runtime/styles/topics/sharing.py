@@ -43,6 +43,8 @@ class Sharing:
         """The subscriptions of this member, by the set and their number in it."""
         self._said: set[Left] = set()
         """Words of the tasks that tell all members who is gone."""
+        self._saying: dict[Joined | Left, asyncio.Task[None]] = {}
+        """Words about subscriptions of this member that are on their way, or wait for a primary."""
         self._dealing: set[str] = set()
         """Sets for which a task deals."""
         self._heard: list[asyncio.Future[None]] = []
@@ -85,7 +87,7 @@ class Sharing:
         self._wake()
         if self._carrier is not None and not self._carrier.group.closed:
             saying = self._say(Left(key, self._me, number))  # it goes on when its caller gives up: others must know
-            if self._topics.bus.primary:  # else it is said when there is a primary again
+            if self._topics.bus.primary:  # else it is said until there is one again
                 await asyncio.wait([saying], timeout=SAY_S)
 
     async def say(self, worker: Worker, word: Worked) -> None:
@@ -259,8 +261,25 @@ class Sharing:
             self._say(word)
 
     def _say(self, word: Joined | Left) -> asyncio.Task[None]:
-        assert self._carrier is not None
-        return self._topics.neighbours.task(self._carrier.group.send(word))
+        """Say that a subscription of this member is in its set, or out of it, until every member knows. A word that is
+        said once is lost if the primary breaks just then; and a set whose dealer has left would stand still."""
+        saying = self._saying.get(word)
+        if saying is None:
+            saying = self._saying[word] = self._topics.neighbours.task(self._say_of_own(word))
+        return saying
+
+    async def _say_of_own(self, word: Joined | Left) -> None:
+        try:
+            await self._bring(partial(_itself, word), partial(self._is_known, word))
+        finally:
+            del self._saying[word]
+
+    def _is_known(self, word: Joined | Left) -> bool:
+        """Whether a word about a subscription of this member has come back, or concerns nobody any more."""
+        there = (self._me, word.number) in self.shares.takers.get(word.key, ())
+        if isinstance(word, Left):
+            return not there
+        return there or not self.shares.is_mine(word.key, word.number)
 
 
 def _itself(word: Any) -> Any:

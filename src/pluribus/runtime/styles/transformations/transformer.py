@@ -40,10 +40,11 @@ from ....wire.bodies import encode_body
 from ...loop.futures import in_a_thread
 from ...machines.line import TRANSIENT
 from ..queues.consumer import QueueConsumer
+from ..queues.looking import PAGE
 from ..queues.message import QueueMessage
 from ..queues.options import selector_of
 from ..queues.outgoing import OutgoingMessage
-from ..queues.queue import CREDIT, CREDIT_BYTES, PAGE, MessageQueue, Queues
+from ..queues.queue import CREDIT, CREDIT_BYTES, MessageQueue, Queues
 from ..queues.sender import encoded_properties
 from ..style import Style
 from ..transactions.transaction import Transaction
