@@ -77,7 +77,7 @@ class Ground:
 
 class Machine:
     """The base of all machines. ``kind`` and ``version`` name the code: a machine is made only when every voter has
-    that code."""
+    that code. Code of a later version knows the earlier ones: ``ground.version`` is the one in use."""
 
     kind: ClassVar[str] = ""
     version: ClassVar[int] = 1
