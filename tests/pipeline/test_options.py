@@ -77,6 +77,8 @@ def test_columns_of_a_table_carry_its_options():
 def test_several_logs_are_named_one_after_another():
     urls = ["client://127.0.0.1:1,127.0.0.1:2/x", "client://127.0.0.1:3/y"]
     assert Settings({"url": " ".join(urls)}).urls == Settings({"url": ";".join(urls)}).urls == urls
+    with pytest.raises(BadInput, match="an archive has the events of one log"):
+        Settings({"url": " ".join(urls), "topic": "a", "archive": "events"})
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,8 @@ class Settings:
             raise BadInput("option queue stands alone: read topics and traces as tables of their own")
         self.where = self.given.get("where", "")
         self.archive = self.given.get("archive", "")
+        if self.archive and len(self.urls) > 1:
+            raise BadInput("an archive has the events of one log, by topic and offset: name one url, or no archive")
         self.gaps = self._choice("gaps", ("fail", "skip"))
         self.packed = self._choice("packed", ("false", "true")) == "true"
         self.poison = self._choice("poison", POISON)

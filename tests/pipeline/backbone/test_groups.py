@@ -178,3 +178,18 @@ def test_the_command_says_so_before_spark_starts(room, tmp_path, monkeypatch, ca
     monkeypatch.setattr(session, "open_session", opened)
     assert run(["pipeline", "backbone", str(tmp_path / "room.toml")]) == 2
     assert "gold 'a' computes something else" in capsys.readouterr().err
+
+
+def test_values_keep_their_places_in_the_state_whatever_order_they_are_written_in(room):
+    """Spark compares types, and not names: the least would go on as the greatest."""
+    both = windows("a").replace('value = "avg(price)"', 'low = "min(price)", high = "max(price)"')
+    room.run(both)
+    other = windows("a").replace('value = "avg(price)"', 'high = "max(price)", low = "min(price)"')
+    (group,) = Golds(room.files).groups(room.configuration(other))
+    assert list(group.golds[0].values) == ["low", "high"]
+
+
+def test_spaces_in_a_list_of_fields_mean_nothing(room):
+    room.run(last("l"))
+    spaced = HEAD.replace("symbol string, price double", "symbol  string,   price double")
+    assert room.told(last("l"), head=spaced) == {"gold-last-ticks": ["l"]}

@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...core.errors import BadInput
+from ..columns import named_fields
 from ..files import Files
-from .parts import Configuration, Enrich, Gold
+from .parts import Configuration, Enrich, Gold, kinds_of
 
 FOLDER = "golds"
 FREE = ("name", "topic", "where", "time")
@@ -86,13 +87,14 @@ def meaning_of(configuration: Configuration, gold: Gold) -> Any:
     """What a gold computes, as far as its state depends on it. The state of ``last``, and of streams that are joined,
     has whole events."""
     plain = msgspec.to_builtins(gold)
-    found = {name: value for name, value in plain.items() if name not in (*FREE, "of")}
+    # What is not given is left out, so that keys of later releases change no meaning.
+    found = {name: value for name, value in plain.items() if value and name not in (*FREE, "of")}
     found["inputs"] = configuration.inputs(gold.of)
     steps = _steps(configuration, gold.of)
     found["joins"] = [[step.other, step.on, step.within] for step in steps if step.other]
     if gold.kind == "last" or found["joins"]:
         found["events"] = [_events(configuration, name) for name in found["inputs"]]
-        found["columns"] = [step.columns for step in steps if step.table]
+        found["columns"] = [_told(named_fields(step.columns)) for step in steps if step.table]
     return msgspec.json.decode(msgspec.json.encode(found))
 
 
@@ -106,8 +108,12 @@ def _steps(configuration: Configuration, of: str | Sequence[str]) -> list[Enrich
 
 
 def _events(configuration: Configuration, name: str) -> Any:
-    silver = configuration.silver_of(name)
-    return [silver.fields, silver.type, silver.levels]
+    """Columns in their order, and their types: the state has them by their places."""
+    return list(kinds_of(configuration.silver_of(name)).items())
+
+
+def _told(fields: Any) -> Any:
+    return [(field.name, field.dataType.simpleString()) for field in fields.fields]
 
 
 class Golds:
@@ -192,7 +198,8 @@ class Golds:
                     "state and another name of the backbone"
                 )
             else:
-                golds.append(gold)
+                # Spark has values by their places, too.
+                golds.append(msgspec.structs.replace(gold, values=branch.gold.values))
         if len(silent) == len(golds):
             return None
         for branch, gold in zip(begun.branches, golds, strict=True):
