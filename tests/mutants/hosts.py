@@ -4,6 +4,7 @@ import pluribus.group.host.host as host
 import pluribus.group.host.machine as machine
 import pluribus.group.host.table as table
 import pluribus.group.host.tending as tending
+import pluribus.group.host.user as user
 import pluribus.group.keepers.leader as leader
 import pluribus.sim.machinery.jobs as jobs
 import pluribus.sim.scenarios.hosts as scenario
@@ -12,6 +13,7 @@ from pluribus.group.host.host import Host
 from pluribus.group.host.machine import Refusal
 from pluribus.group.host.parts import Parts
 from pluribus.group.host.table import PartedTable
+from pluribus.group.host.user import UserMachine
 from pluribus.group.host.words import DONE, REFUSED, Outcome
 from pluribus.group.keepers.timekeeping import Timekeeper
 
@@ -123,6 +125,16 @@ class Untouched(PartedTable):
             super().__setitem__(key, value)
 
 
+class Eager(UserMachine):
+    """Runs a user's machine in the version that its code knows, whichever is in use."""
+
+    replaces = (user, "UserMachine")
+
+    def __init__(self, ground):
+        super().__init__(ground)
+        vars(self.machine).pop("version", None)
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Halfway: (0, "clients still wait"),
@@ -137,5 +149,6 @@ FOUND = {
 
 DURABLE_REPLICA = {
     Untouched: (1, "nothing explains"),
+    Eager: (8, "different states"),
 }
 """The same for mutants that the scenario of durable replicas finds."""

@@ -1,8 +1,10 @@
 """A snapshot is of one moment, whatever is changed while it is taken."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pluribus.core.errors import BadInput
 from pluribus.group.host.machine import Ground
 from pluribus.group.host.parts import Parts
 from pluribus.group.host.user import hosted
@@ -69,3 +71,31 @@ def test_a_users_machine_is_of_one_moment_too_when_it_is_taken_anew():
     assert machine.parts.freeze(machine.part_names(), ()) == names
     machine.apply(1, 0, b"after")
     assert [machine.parts.encoded(name) for name in names] == [b"before"]
+
+
+def test_what_a_later_version_takes_over_is_of_now_and_leaves_the_snapshot_as_it_is():
+    machine = hosted("last", Last)(Ground(1, None, None, None))
+    machine.apply(0, 0, b"before")
+    names = machine.part_names()
+    machine.parts.freeze(names, ())
+    machine.apply(1, 0, b"after")
+    assert machine.parts_now() == [("000000", b"after")]
+    assert [machine.parts.encoded(name) for name in names] == [b"before"]
+
+
+def test_an_object_is_told_the_version_in_use():
+    class Versioned(Last):
+        version = 3
+
+    assert hosted("last", Versioned).version == 3
+    assert hosted("last", Versioned)(Ground(1, None, None, None, version=2)).machine.version == 2
+    assert not hasattr(hosted("last", Last)(Ground(1, None, None, None)).machine, "version")
+
+
+def test_an_object_that_cannot_be_told_the_version_is_refused():
+    class Narrow:
+        __slots__ = ("command",)
+        version = 2
+
+    with pytest.raises(BadInput, match="leave them out"):
+        hosted("narrow", Narrow)

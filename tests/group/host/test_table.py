@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pluribus
+from pluribus.core.errors import BadInput
 from pluribus.group.host import table
 from pluribus.group.host.machine import Ground
 from pluribus.group.host.parts import Parts
@@ -106,3 +107,15 @@ def test_it_travels_whole_to_a_new_member_in_memory():
             assert other.machine.commands == 0, "it was given the state, not the commands"
 
     pluribus.run(story())
+
+
+def test_a_table_does_not_become_a_plain_machine_unnoticed():
+    class Plain:
+        def restore(self, state):
+            raise AssertionError("never asked")
+
+    shelf = hosted("shelf", Shelf)(Ground(1, None, None, None))
+    shelf.machine.table["a"] = 1
+    plain = hosted("shelf", Plain)(Ground(1, None, None, None))
+    with pytest.raises(BadInput, match="a kind of its own"):
+        plain.restore(shelf.parts_now())

@@ -6,6 +6,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, GroupMismatch, NotPrimary, Refused, Uncertain
+from pluribus.group.host.user import hosted
 from pluribus.runtime.keepers import durable_replica
 from tests.harness import eventually, new_bus, on_a_loop
 from tests.runtime.group.test_replica import Ledger, balance
@@ -136,6 +137,111 @@ async def test_a_later_version_takes_over_the_state(tmp_path):
         ledger = await bus.replica("shop", "ledger", durable=True, version=2)
         assert await ledger.query(b"anna") == b"10"
         assert isinstance(bus.keeping.machine_of("shop"), Raised)
+
+
+class Counter:
+    version = 1
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        self.count += int(command)
+        return b"%d" % self.count
+
+    def query(self, question: bytes) -> bytes:
+        return b"%d" % self.count
+
+    def snapshot(self) -> bytes:
+        return b"%d" % self.count
+
+    def restore(self, state: bytes) -> None:
+        self.count = int(state or 0)
+
+
+class Doubling(Counter):
+    """From version 2 on everything counts twice."""
+
+    version = 2
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        return super().apply(index, b"%d" % (int(command) * (2 if self.version >= 2 else 1)))
+
+
+@on_a_loop
+async def test_what_was_done_in_one_version_means_the_same_under_the_code_of_the_next(tmp_path):
+    path, url = tmp_path / "kept.db", new_bus()
+    async with pluribus.connect(url, store=path, machines={"counter": Counter}) as bus:
+        assert await (await bus.replica("visits", "counter", durable=True)).call(b"5") == b"5"
+    async with pluribus.connect(url, store=path, machines={"counter": Doubling}) as bus:
+        visits = await bus.replica("visits", "counter", durable=True)
+        assert await visits.query(b"") == b"5", "what is done again at opening"
+        assert await visits.call(b"1") == b"6", "other keepers may have the former code yet"
+        assert await bus.replica("visits", "counter", durable=True, version=2) is visits
+        assert await visits.call(b"1") == b"8"
+    async with pluribus.connect(url, store=path, machines={"counter": Doubling}) as bus:
+        visits = await bus.replica("visits", "counter", durable=True)
+        assert await visits.query(b"") == b"8"
+
+
+@on_a_loop
+async def test_keepers_with_former_and_later_code_do_the_same_until_all_have_the_later_one(tmp_path):
+    url = new_bus()
+    former = pluribus.connect(url, store=tmp_path / "a.db", votes=True, machines={"counter": Counter})
+    later = pluribus.connect(url, store=tmp_path / "b.db", votes=True, machines={"counter": Doubling})
+    async with former as one, later as other:
+        await eventually(lambda: len(one.keeping.keeper.keeper.voters) == 2)
+        visits = await one.replica("visits", "counter", durable=True)
+        assert await visits.call(b"5") == b"5"
+        await eventually(lambda: [bus.keeping.machine_of("visits").count for bus in (one, other)] == [5, 5])
+        with pytest.raises(Refused, match="has no code of 'counter' in version 2"):
+            await other.replica("visits", "counter", durable=True, version=2)
+
+
+class Unable(Counter):
+    version = 2
+
+    def restore(self, state: bytes) -> None:
+        if self.version > 1:
+            raise ValueError("this is no state of mine")
+        super().restore(state)
+
+
+@on_a_loop
+async def test_a_version_that_cannot_take_over_the_state_is_refused_and_stops_no_keeper(tmp_path):
+    path, url = tmp_path / "kept.db", new_bus()
+    async with pluribus.connect(url, store=path, machines={"counter": Unable}) as bus:
+        visits = await bus.replica("visits", "counter", durable=True)
+        assert await visits.call(b"5") == b"5"
+        with pytest.raises(Refused, match="cannot take over the state of version 1: ValueError: this is no"):
+            await bus.replica("visits", "counter", durable=True, version=2)
+        assert await visits.call(b"1") == b"6"
+        await bus.publish("t", 1, durable=True)
+        shown = {machine.name: machine.version for machine in (await bus.keepers.ls())[0].machines}
+        assert shown["visits"] == 1
+
+
+class Tabled(pluribus.TableMachine):
+    version = 2
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        self.table["count"] = count = self.table.get("count", 0) + int(command)
+        return b"%d" % count
+
+
+@on_a_loop
+async def test_a_plain_machine_does_not_become_a_table_unnoticed(tmp_path, monkeypatch):
+    path, url = tmp_path / "kept.db", new_bus()
+    async with pluribus.connect(url, store=path, machines={"counter": Counter}) as bus:
+        visits = await bus.replica("visits", "counter", durable=True)
+        await visits.call(b"5")
+        host = bus.keeping.keeper.desk.host
+        monkeypatch.setitem(host._codes, "counter", hosted("counter", Tabled))
+        bus.keeping.keeper.desk.tending._announce()
+        await eventually(lambda: host.announced(bus.keeping.keeper.keeper.id).get("counter") == 2)
+        with pytest.raises(Refused, match="is the state of a plain machine, and its class is a TableMachine one"):
+            await bus.replica("visits", "counter", durable=True, version=2)
+        assert await visits.call(b"1") == b"6"
 
 
 def test_without_a_loop(tmp_path):

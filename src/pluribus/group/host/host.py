@@ -9,9 +9,11 @@ each command to its machine once, in order, and keeps the result for the caller 
 
 *Code is agreed.* Keepers announce in the log for which kinds of machines they have the code, and in which version. A
 machine is made, or its version raised, only when every voter has announced it; until then ``Create`` is refused with
-that reason. A keeper that reaches a command of a machine without having its code stops applying (``halt``): it stores,
-acknowledges and votes, but neither serves nor leads. An exception that a machine must not raise (``MemoryError`` and
-the like) stops the keeper in the same way. It is never an outcome, because another keeper may not have raised it.
+that reason. A keeper with later code runs a machine in the version in use (``Ground.version``), also for commands that
+it applies again when it is opened. A keeper that reaches a command of a machine without having its code stops applying
+(``halt``): it stores, acknowledges and votes, but neither serves nor leads. An exception that a machine must not raise
+(``MemoryError`` and the like) stops the keeper in the same way. It is never an outcome, because another keeper may not
+have raised it.
 
 *All or nothing.* ``Together`` carries commands of several machines. The host has each machine prepare its part; if one
 refuses, nothing is done anywhere; else all of them commit.
@@ -40,7 +42,7 @@ from typing import Any
 import msgspec
 
 from ...core.errors import BadInput, MalformedFrame
-from ..log import StateInParts
+from ..log import STOPS, StateInParts
 from ..once import OrderedSessions
 from ..sessions import Command, SessionEntry, Sessions
 from .bodies import Bodies, Pieces
@@ -381,12 +383,17 @@ class Host(StateInParts):
         return Outcome(DONE, number)
 
     def _raise(self, hosted: Hosted, version: int) -> Outcome:
-        """Raise a machine to a later version: the new code takes over the parts of the old one."""
-        names = hosted.machine.part_names()
-        parts = [(name, hosted.machine.encode_part(name)) for name in names]
+        """Raise a machine to a later version, which takes over the parts of the earlier one; refused if it cannot."""
+        parts = hosted.machine.parts_now()
         machine = self._made(hosted.kind, hosted.number, version)
         if machine is not None:
-            machine.restore(parts)
+            try:
+                machine.restore(parts)
+            except STOPS:
+                raise
+            except Exception as error:  # noqa: BLE001 - the same everywhere, so it is a result
+                why = f"version {version} of {hosted.kind!r} cannot take over the state of version {hosted.version}"
+                return Outcome(REFUSED, hosted.number, f"{why}: {type(error).__name__}: {error}")
             hosted.machine = machine
             self._work(hosted.number)
             for name in machine.part_names():
@@ -411,7 +418,7 @@ class Host(StateInParts):
                 f"has {have} of the machine {kind!r}, and version {version} is in use: start it with that code"
             )
             return None
-        return code(Ground(number, self._release, self._extent, self.streams))
+        return code(Ground(number, self._release, self._extent, self.streams, version))
 
     def _extent(self) -> int:
         return self.space.last_extent

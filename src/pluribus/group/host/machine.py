@@ -50,7 +50,7 @@ class Effects(msgspec.Struct):
 class Ground:
     """What the host gives a machine: its parts, the time, the release of commands."""
 
-    __slots__ = ("extent", "index", "now_us", "number", "release", "streams")
+    __slots__ = ("extent", "index", "now_us", "number", "release", "streams", "version")
 
     def __init__(
         self,
@@ -58,7 +58,10 @@ class Ground:
         release: Callable[[int, int], None],
         extent: Callable[[], int],
         streams: OrderedSessions,
+        version: int = 1,
     ) -> None:
+        self.version = version
+        """The version in use, which may be an earlier one than the code's: commands mean what they meant in it."""
         self.extent = extent
         """The number of the extent in which the row lies that is being applied; the same for all rows of an extent."""
         self.number = number
@@ -74,7 +77,7 @@ class Ground:
 
 class Machine:
     """The base of all machines. ``kind`` and ``version`` name the code: a machine is made only when every voter has
-    that code."""
+    that code. Code of a later version knows the earlier ones: ``ground.version`` is the one in use."""
 
     kind: ClassVar[str] = ""
     version: ClassVar[int] = 1
@@ -185,6 +188,10 @@ class Machine:
 
     def encode_part(self, name: str) -> bytes:
         raise NotImplementedError
+
+    def parts_now(self) -> list[tuple[str, bytes]]:
+        """All parts as they are now, whatever a snapshot that is being taken still needs."""
+        return [(name, self.encode_part(name)) for name in self.part_names()]
 
     def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
         """Become what the parts say; no parts are the state before the first command."""

@@ -189,7 +189,7 @@ class KeeperDesk:
         if dict(self.host.announced(self.keeper.id)) != self.host.versions():
             await self.ordered(HOST, [words.encode(Announce(self.keeper.id, self.host.versions()))])
         until = asyncio.get_running_loop().time() + CODE_S
-        while not all(self.host.announced(voter) for voter in self.keeper.applied_voters):
+        while not all(self.host.announced(voter) for voter in (*self.keeper.applied_voters, *self.keeper.voters)):
             if not await self.changed(until):
                 return
 

@@ -46,10 +46,14 @@ class DurableReplica(Generic[M]):
         """Those among them that nobody waits for now, and that may be asked for again as long as there is room."""
         self._room = asyncio.Semaphore(CALLS_MAX)
         self._closed = False
+        self._version = 0
+        """The version that was asked for."""
 
     async def open(self, version: int, timeout: float | None) -> None:
         """Make the machine, if it is not there, in this version at least."""
-        await self._asking.ask(Open(self.name, self.kind, version), timeout)
+        if version > self._version:
+            await self._asking.ask(Open(self.name, self.kind, version), timeout)
+            self._version = version
 
     def new_id(self) -> CallId:
         """An identity for a call that has not been made yet, for callers that write it down first."""
@@ -181,11 +185,14 @@ async def opened_replica(
 ) -> DurableReplica[Any]:
     """The replica of that name, which is opened if it is not."""
     kind = machine if isinstance(machine, str) else machine.__name__
+    wanted = max(version, int(getattr(machine, "version", 1)))
     found = opened.get(name)
     if found is None or found.closed:
         found = DurableReplica(checked_name(name, "the replica"), kind, keeping.durable, session, keeping.machine_of)
-        await found.open(max(version, int(getattr(machine, "version", 1))), timeout)
+        await found.open(wanted, timeout)
         opened[name] = found
     elif found.kind != kind:
         raise GroupMismatch(f"replica {name!r} is open as a {found.kind!r}, not a {kind!r}: close it first")
+    else:
+        await found.open(wanted, timeout)
     return found

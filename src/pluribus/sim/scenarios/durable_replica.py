@@ -1,5 +1,6 @@
 """Durable replica: a user's map on the keepers' log, called by members that come and go, under every fault. In every
-other seed the map is a ``TableMachine``.
+other seed the map is a ``TableMachine``. In every fifth seed keepers that are started again have later code; when all
+have it, the version is raised.
 
 The first three hosts keep it; the others are members without a disk. Whole buses run here, with views, relays of
 requests and retries, where ``hosts`` runs keepers alone.
@@ -26,10 +27,13 @@ from .groups import MEDIA
 from .replica import CALM_S, KEYS, NAME, STACK, TORMENT_S, Map
 
 KEEPERS = 3
+LATER_S = 3.0
+"""Keepers that are started after this time may have later code."""
 CALLERS = 2
 KIND = "map"
 TIMEOUTS_S = (None, None, 3.0, 0.5, 0.05)
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=3_000, slack_rows=6)
+COUNT = "commands"
 LIFE = 1
 """The number of the only generation of a durable replica."""
 
@@ -54,6 +58,25 @@ class Tabled(Asked, TableMachine):
     restore = TableMachine.restore
 
 
+class Later(Map):
+    """From version 2 on commands are counted, too."""
+
+    version = 2
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        if self.version >= 2:
+            self.cells[COUNT] = self.cells.get(COUNT, 0) + 1
+        return super().apply(index, command)
+
+
+class LaterAsked(Later, Asked):
+    pass
+
+
+class LaterTabled(Later, Tabled):
+    pass
+
+
 class Player:
     """One member with two callers, and a keeper if its host has one."""
 
@@ -64,6 +87,7 @@ class Player:
         self.number = number
         self.calm = False
         self.replica: DurableReplica[Asked] | None = None
+        self.later = upgraded(world) and world.now > LATER_S
         self._calls = 0
         self.tasks = [asyncio.create_task(self._live()), *[asyncio.create_task(self._call()) for _ in range(CALLERS)]]
 
@@ -87,7 +111,8 @@ class Player:
     async def _keep(self) -> None:
         keeping = self.bus.keeping
         keeping._keeps = True
-        code = Tabled if self.world.seed % 2 else Asked
+        former, later = (Tabled, LaterTabled) if self.world.seed % 2 else (Asked, LaterAsked)
+        code = later if self.later else former
         host, options = self.world.hosts[self.number], {"settings": SETTINGS, "machines": {KIND: code}}
         try:
             await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, **options)
@@ -141,6 +166,11 @@ class Player:
             raise error
 
 
+def upgraded(world: World) -> bool:
+    """True if keepers get later code in this run."""
+    return world.seed % 5 == 3
+
+
 async def flip_at_one(world: World, restarted: Restarted) -> None:
     """Flip bits on the disk of one keeper only: damage on several disks at once can stop the keepers
     (``docs/durable.md``)."""
@@ -163,6 +193,15 @@ async def remove_lost(bus: Bus) -> None:
         await asyncio.sleep(1)
 
 
+async def raise_version(bus: Bus) -> None:
+    for _ in range(20):
+        with suppress(PluribusError, TimeoutError):
+            await bus.replica(NAME, KIND, durable=True, version=Later.version, timeout=5.0)
+            return
+        await asyncio.sleep(1)
+    raise Violation("the version cannot be raised, though all keepers have the code")
+
+
 async def play(world: World, history: History) -> None:
     players: dict[int, Player] = {}
 
@@ -180,6 +219,13 @@ async def play(world: World, history: History) -> None:
     if world.network.faults["disk_lost"]:
         await remove_lost(next(iter(players.values())).bus)
     await asyncio.sleep(CALM_S)
+    if upgraded(world):
+        for number in [number for number in range(KEEPERS) if not players[number].later]:
+            world.crash(number)
+            await begin(number, await world.restart(number))
+            players[number].calm = True
+            await asyncio.sleep(5)
+        await raise_version(players[0].bus)
     for player in players.values():
         for task in player.tasks:
             if not task.done():
