@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 import pluribus
-from pluribus.core.errors import NotPrimary, Uncertain
+from pluribus.core.errors import Closed, NotPrimary, Uncertain
 from pluribus.runtime.styles.queues import consumer, queue
 from pluribus.store.tables import Tables
 from tests.runtime.clients.test_client import served, url_of
@@ -297,5 +297,25 @@ def test_a_consumer_that_leaves_while_keepers_are_away_gives_its_messages_back_w
                         assert m.deliveries == 1, "nobody had it"
             while (await q.stats()).consumers > 1:  # noqa: ASYNC110 - the keeper tells nobody
                 await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_whose_closing_is_given_up_is_closed_all_the_same(tmp_path, monkeypatch):
+    async def scenario():
+        async with opened("keeper", tmp_path) as (bus, _):
+            q = await bus.queue("orders")
+            await q.send("x")
+            m = await q.receive(timeout=WAIT_S)
+            (receiving,) = q._consumers
+            monkeypatch.setattr(q._line, "call", lambda *_: asyncio.sleep(3_600))
+            acknowledging = asyncio.ensure_future(m.ack())
+            await asyncio.sleep(0)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await q.close()
+            assert receiving.closed, "it asks for no more messages"
+            with pytest.raises(Closed):
+                await acknowledging
 
     asyncio.run(scenario())

@@ -33,6 +33,7 @@ WAIT_S = 20.0
 SETTLES_MAX = 8_192
 """Settlements in one command."""
 PAUSE_S = 0.05
+CLOSED = "the consumer was closed before the queue confirmed that the message is settled: it may come again"
 LEAVE_S = 5.0
 """Seconds for which closing a consumer waits until the queue knows it."""
 TOLD_S = 10.0
@@ -285,6 +286,10 @@ class QueueConsumer:
             for *_, future in here:
                 _end(future, error)
             return
+        except asyncio.CancelledError:
+            for *_, future in here:
+                _end(future, Closed(CLOSED))
+            raise
         if outcome.status == ENDED:
             if epoch != self.epoch:  # it attached again meanwhile: once more, for what it still holds
                 self._settles.extendleft(reversed(here))
@@ -354,7 +359,7 @@ class QueueConsumer:
             if task is not None:
                 task.cancel()
         for *_, future in self._settles:
-            _end(future, Closed("the consumer was closed before it was settled"))
+            _end(future, Closed(CLOSED))
         self._something.set()
 
 

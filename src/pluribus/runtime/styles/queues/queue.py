@@ -562,11 +562,13 @@ class MessageQueue:
             self.closed = True
             for task in list(self._tasks):
                 task.cancel()
-            if self._tasks:
-                await asyncio.wait(list(self._tasks))
-            for consumer in list(self._consumers):
-                await consumer.close()
-            self.abandon()
+            try:
+                if self._tasks:
+                    await asyncio.wait(list(self._tasks))
+                for consumer in list(self._consumers):
+                    await consumer.close()
+            finally:  # also if the caller gives up
+                self.abandon()
 
     def abandon(self) -> None:
         self.closed = True
