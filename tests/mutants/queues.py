@@ -145,6 +145,22 @@ class Belated:
 _settle = Queue._settle
 
 
+class Credulous:
+    """Gives a consumer what a search found for it, without another look."""
+
+    of = Queue
+
+    def _offer(self, command):
+        consumer = self.demands.consumers.get(command.consumer)
+        if consumer is None or consumer.epoch != command.epoch:
+            return words.Outcome(words.ENDED)
+        for thing in command.things:
+            found = self.messages.segments.find(thing)
+            if found is not None and consumer.turn:
+                self._assign(consumer, *found)
+        return words.Outcome(words.DONE)
+
+
 class Trusting:
     """Takes the settlement of a delivery that ended for one of the delivery that the consumer holds now."""
 
@@ -163,6 +179,7 @@ FOUND = {
     Open: (0, "AssertionError"),
     Stingy: (0, "AssertionError"),
     Repeating: (0, "clients still wait"),
+    Credulous: (1, "clients still wait"),
     Upside: (0, "which is before it"),
     Belated: (20_000_210, "clients still wait"),
     Trusting: (30_000_925, "was delivered again"),

@@ -88,6 +88,7 @@ class Queue(Machine):
     retains: ClassVar[bool] = True
     transactional: ClassVar[bool] = True
     bodied: ClassVar[bool] = True
+    scan_now: ClassVar[int] = SCAN_NOW
     demands: Demands
 
     def __init__(self, ground: Ground) -> None:
@@ -342,7 +343,7 @@ class Queue(Machine):
         """A consumer with a selector begins to wait: look for messages that it wants."""
         if self.messages.totals.paused or not consumer.turn:
             return
-        if self.messages.segments.ready_count <= SCAN_NOW:
+        if self.messages.segments.ready_count <= self.scan_now:
             self._scan(consumer)
         else:
             self.selectors.search(consumer.number)

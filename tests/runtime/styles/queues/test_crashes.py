@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 import pluribus
-from pluribus.core.errors import Uncertain
-from pluribus.runtime.styles.queues import queue
+from pluribus.core.errors import Closed, NotPrimary, Uncertain
+from pluribus.runtime.styles.queues import consumer, queue
 from pluribus.store.tables import Tables
 from tests.runtime.clients.test_client import served, url_of
 from tests.runtime.styles.queues.test_queues import opened
@@ -243,5 +243,79 @@ def test_a_client_of_a_member_that_crashes_goes_on_with_another_and_settles_ther
                 crashes.abandon()
                 await held.ack()
             assert (await (await keeper.queue("orders")).stats()).depth == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("gives_up", ["not", "when its messages are not settled", "while it comes"])
+def test_a_consumer_that_leaves_while_keepers_are_away_gives_its_messages_back_when_they_answer(
+    gives_up, tmp_path, monkeypatch
+):
+    """Its process has another consumer at the queue, so its lease does not end."""
+    monkeypatch.setattr(consumer, "LEAVE_S", 0.05)
+
+    async def scenario():
+        async with opened("keeper", tmp_path) as (bus, _):
+            q = await bus.queue("orders")
+            await q.send_many(range(20))
+            call, there = q._line.call, asyncio.Event()
+
+            async def answered(command, timeout=None):
+                try:
+                    async with asyncio.timeout(timeout):
+                        await there.wait()
+                except TimeoutError:
+                    raise NotPrimary("no keeper answered") from None
+                return await call(command, timeout)
+
+            async def consume():
+                async with q.messages(credit=10) as messages:
+                    await anext(messages)
+                    if gives_up != "not":
+                        monkeypatch.setattr(q._line, "call", answered)
+
+            if gives_up == "not":
+                async with q.messages(credit=10) as messages:
+                    await (await anext(messages)).ack()
+                    while len(messages._consumer.hands) < 9:  # noqa: ASYNC110 - it is told of them
+                        await asyncio.sleep(0.01)
+                    monkeypatch.setattr(q._line, "call", answered)
+            elif gives_up == "while it comes":
+                monkeypatch.setattr(q._line, "call", answered)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05), q.messages(credit=10):
+                        raise AssertionError("it was not there yet")
+            else:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await consume()
+            there.set()
+            wanted = 20 if gives_up == "while it comes" else 19
+            async with asyncio.timeout(8):
+                for _ in range(wanted):
+                    async with q.receive() as m:
+                        assert m.deliveries == 1, "nobody had it"
+            while (await q.stats()).consumers > 1:  # noqa: ASYNC110 - the keeper tells nobody
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_whose_closing_is_given_up_is_closed_all_the_same(tmp_path, monkeypatch):
+    async def scenario():
+        async with opened("keeper", tmp_path) as (bus, _):
+            q = await bus.queue("orders")
+            await q.send("x")
+            m = await q.receive(timeout=WAIT_S)
+            (receiving,) = q._consumers
+            monkeypatch.setattr(q._line, "call", lambda *_: asyncio.sleep(3_600))
+            acknowledging = asyncio.ensure_future(m.ack())
+            await asyncio.sleep(0)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await q.close()
+            assert receiving.closed, "it asks for no more messages"
+            with pytest.raises(Closed):
+                await acknowledging
 
     asyncio.run(scenario())

@@ -245,3 +245,36 @@ async def test_many_events_are_published_with_a_key_each(way):
                 await publisher.publish_many(events, durable=True, key=["a"])
             with pytest.raises(BadInput, match="numbers begin with 1"):
                 await publisher.publish("jobs", 1, durable=True, id=(7, 0))
+
+
+@on_a_loop
+async def test_a_member_whose_closing_is_given_up_while_no_keeper_answers_leaves_the_group(monkeypatch):
+    monkeypatch.setattr(shared, "LEASE_S", 0.5)
+    async with pluribus.connect(new_bus(), store=":memory:") as bus:
+        await bus.publish_many([("jobs", n) for n in range(6)], durable=True)
+        first = bus.subscribe("jobs", durable="w", shared=True, start="earliest")
+        await first.receive(PATIENCE_S)
+        await first.receive(PATIENCE_S)  # which settles the one before
+        monkeypatch.setattr(first._line, "call", lambda *_: asyncio.sleep(3_600))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await first.close()
+        assert first.closed
+        async with bus.subscribe("jobs", durable="w", shared=True) as second:
+            got = set()
+            while not got >= {1, 2, 3, 4, 5}:  # 0 may be settled
+                got.add((await second.receive(PATIENCE_S)).body)
+
+
+@on_a_loop
+async def test_a_subscriber_with_a_name_whose_closing_is_given_up_reads_no_more(monkeypatch):
+    async with pluribus.connect(new_bus(), store=":memory:") as bus:
+        await bus.publish_many([("jobs", n) for n in range(6)], durable=True)
+        first = bus.subscribe("jobs", durable="desk", start="earliest")
+        for _ in range(3):
+            await first.receive(PATIENCE_S)
+        monkeypatch.setattr(first, "_commit_now", lambda: asyncio.sleep(3_600))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await first.close()
+        assert first.closed

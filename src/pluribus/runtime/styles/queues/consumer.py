@@ -33,6 +33,9 @@ WAIT_S = 20.0
 SETTLES_MAX = 8_192
 """Settlements in one command."""
 PAUSE_S = 0.05
+CLOSED = "the consumer was closed before the queue confirmed that the message is settled: it may come again"
+LEAVE_S = 5.0
+"""Seconds for which closing a consumer waits until the queue knows it."""
 TOLD_S = 10.0
 """Seconds for which a demand that ends waits to be told of a message that was given. One that is told of later is given
 back."""
@@ -41,7 +44,8 @@ Settling = tuple[QueueMessage[Any], int, int, str, "asyncio.Future[None] | None"
 
 
 class QueueConsumer:
-    """``owner`` identifies the process that has the lease; ``number`` is drawn for this consumer."""
+    """``owner`` identifies the process that has the lease; ``number`` is drawn for this consumer. ``keep``
+    is given tasks that end with the queue."""
 
     def __init__(
         self,
@@ -51,12 +55,14 @@ class QueueConsumer:
         lease_s: float,
         selector: bytes,
         exclusive: bool,
+        keep: Callable[[asyncio.Task[None]], None],
     ) -> None:
         self._line = line
         self._owner = owner
         self._lease_us = int(lease_s * 1e6)
         self._selector = selector
         self._exclusive = exclusive
+        self._keep = keep
         self.number = number
         self.epoch = 0
         self._after = 0
@@ -77,6 +83,7 @@ class QueueConsumer:
         """Messages that it held when its demand ended, and was not told of yet."""
         self._settling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self.failure: PluribusError | None = None
         self.late = 0
         """Messages that were handled here, and whose lease ended before they were settled in the background."""
@@ -279,6 +286,10 @@ class QueueConsumer:
             for *_, future in here:
                 _end(future, error)
             return
+        except asyncio.CancelledError:
+            for *_, future in here:
+                _end(future, Closed(CLOSED))
+            raise
         if outcome.status == ENDED:
             if epoch != self.epoch:  # it attached again meanwhile: once more, for what it still holds
                 self._settles.extendleft(reversed(here))
@@ -319,13 +330,28 @@ class QueueConsumer:
             await asyncio.wait([self._settling])
 
     async def close(self) -> None:
-        """Give back, unseen, every message that is not settled."""
+        """Give back, unseen, every message that is not settled. That goes on when the caller gives up: else they would
+        be held as long as this process has another consumer at the queue."""
         if self.closed:
             return
+        leaving = self.leave()
         await self.settled()
-        self.abandon()
+        await asyncio.wait([leaving], timeout=LEAVE_S)
+
+    def leave(self) -> asyncio.Task[None]:
+        """Close without waiting; the task is done when the queue knows."""
+        if self._leaving is None:
+            self._leaving = asyncio.ensure_future(self._leave())
+            self._keep(self._leaving)
+        return self._leaving
+
+    async def _leave(self) -> None:
+        try:
+            await self.settled()
+        finally:
+            self.abandon()
         with suppress(PluribusError):
-            await self._line.call(words.encode(words.Detach(self.number)), 5.0)
+            await self._line.call(words.encode(words.Detach(self.number)), None)
 
     def abandon(self) -> None:
         self.closed = True
@@ -333,7 +359,7 @@ class QueueConsumer:
             if task is not None:
                 task.cancel()
         for *_, future in self._settles:
-            _end(future, Closed("the consumer was closed before it was settled"))
+            _end(future, Closed(CLOSED))
         self._something.set()
 
 

@@ -345,13 +345,14 @@ class MessageQueue:
     ) -> QueueConsumer:
         for single in list(self._singles.values()) if exclusive else ():
             await single.leave()
-        consumer = QueueConsumer(self._line, self._numbers(), self._owner, LEASE_S, selector, exclusive)
+        numbered = (self._numbers(), self._owner, LEASE_S)
+        consumer = QueueConsumer(self._line, *numbered, selector, exclusive, self.ends_with_it)
         self._consumers[consumer] = None
         try:
             await consumer.open(things, size, want)
-        except BaseException:
+        except BaseException:  # it may be attached all the same
             self._consumers.pop(consumer, None)
-            consumer.abandon()
+            consumer.leave()
             raise
         return consumer
 
@@ -561,12 +562,13 @@ class MessageQueue:
             self.closed = True
             for task in list(self._tasks):
                 task.cancel()
-            if self._tasks:
-                await asyncio.wait(list(self._tasks))
-            for consumer in list(self._consumers):
-                await consumer.close()
-            self._sender.close()
-            self._line.close()
+            try:
+                if self._tasks:
+                    await asyncio.wait(list(self._tasks))
+                for consumer in list(self._consumers):
+                    await consumer.close()
+            finally:  # also if the caller gives up
+                self.abandon()
 
     def abandon(self) -> None:
         self.closed = True

@@ -338,12 +338,14 @@ class DurableSubscription(Generic[B]):
             for event in self._ready[: self._at]:
                 assert event.offset is not None
                 self._handled[event.topic] = event.offset + 1
-        with suppress(PluribusError):
-            if self._committing is not None:
-                await self._committing
-            if self._handled and self._refused is None:
-                await self._commit_now()
-        self.abandon()
+        try:
+            with suppress(PluribusError):
+                if self._committing is not None:
+                    await self._committing
+                if self._handled and self._refused is None:
+                    await self._commit_now()
+        finally:  # also if the caller gives up
+            self.abandon()
 
     def abandon(self) -> None:
         self.closed = True

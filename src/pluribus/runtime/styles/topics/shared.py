@@ -376,9 +376,11 @@ class SharedSubscription(DurableSubscription[B]):
         if self._auto and self._begun:
             for event in self._ready[: self._at]:
                 self._settle(_key(event))
-        with suppress(PluribusError):
-            await self._settled()
-        self.abandon()
+        try:
+            with suppress(PluribusError):
+                await self._settled()
+        finally:  # also if the caller gives up: the lease of this member ends then
+            self.abandon()
         if self._begun and not self._durable.closed:
             with suppress(PluribusError):
                 await self._line.call(words.encode(words.Leave(self._number)), 5.0)
