@@ -205,3 +205,25 @@ def test_closing_waits_for_what_a_take_gets_that_nobody_waits_for(take, monkeypa
         return [written_of(item) for item, _ in state.tuples.values()]
 
     story()
+
+
+@pytest.mark.parametrize("kind", ["replicated", "views", "partitioned"])
+def test_a_take_that_waits_when_its_space_is_closed_stands_in_line_no_more(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as two:
+            mine, yours = await one.space("line", kind=kind), await two.space("line", kind=kind)
+            await mine.write(("ready",))
+            assert await yours.take(("ready",), timeout=60) == ("ready",)
+            waiting = [asyncio.ensure_future(mine.take(("x", int))) for _ in range(2)]
+            if kind == "replicated":
+                await eventually(lambda: yours.stats()["waiting"] == 2)
+            await mine.close()
+            for one_of_them in waiting:
+                with pytest.raises(Closed, match="open it again"):
+                    await one_of_them
+            await yours.write(("x", 1))
+            assert await yours.take(("x", int), timeout=60) == ("x", 1)
+
+    story()
