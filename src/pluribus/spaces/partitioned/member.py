@@ -172,8 +172,8 @@ class PartitionedMember:
 
     @property
     def pending(self) -> int:
-        """Writes that are not kept yet."""
-        return sum(request.item is not None for request in self._requests.values())
+        """Writes that are not kept yet, and takes that were given up and may have got a tuple all the same."""
+        return sum(one.item is not None or (one.takes and one.cancelled) for one in self._requests.values())
 
     # Requests.
 

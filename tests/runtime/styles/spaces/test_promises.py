@@ -6,8 +6,9 @@ import sys
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, Overflow, TooLarge
-from pluribus.spaces.values import item_of
+from pluribus.core.errors import BadInput, Closed, Overflow, TooLarge
+from pluribus.spaces.partitioned.words import Sought
+from pluribus.spaces.values import item_of, written_of
 from tests.harness import eventually, new_bus, on_a_loop
 
 
@@ -166,3 +167,63 @@ async def test_a_read_of_a_partitioned_space_ends_with_its_time_although_nobody_
             await asyncio.wait_for(space.read(("y", int), timeout=0.1), 30)
         monkeypatch.undo()
         assert await space.read(("y", int), timeout=30) == ("y", 1)
+
+
+@pytest.mark.parametrize("take", ["cancelled", "waiting", "of many"])
+def test_closing_waits_for_what_a_take_gets_that_nobody_waits_for(take, monkeypatch):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as two:
+            kept = await one.space("p", kind="partitioned")
+            worker = await two.space("p", kind="partitioned", replica=False)
+            await kept.write(("x", 1))
+            await worker.write(("y", 1))
+            server = kept._way.member.server
+            send = server.send
+
+            def late(member, word):
+                wait_s = 0.5 if isinstance(word, Sought) and (take != "of many" or word.item is None) else 0.0
+                asyncio.get_running_loop().call_later(wait_s, lambda: (send(member, word), kept._way._woken.set()))
+
+            monkeypatch.setattr(server, "send", late)
+            taking = asyncio.ensure_future(worker.take_many(("x", int), 5 if take == "of many" else 1))
+            await eventually(
+                lambda: server.states and not any(("x", 1) in values(one) for one in server.states.values())
+            )
+            if take == "cancelled":
+                taking.cancel()
+                await asyncio.wait({taking})
+            await worker.close()
+            monkeypatch.undo()
+            if take != "cancelled":
+                with pytest.raises(Closed, match="open it again"):
+                    await taking
+            assert await kept.take(("x", int), timeout=60) == ("x", 1)
+
+    def values(state):
+        return [written_of(item) for item, _ in state.tuples.values()]
+
+    story()
+
+
+@pytest.mark.parametrize("kind", ["replicated", "views", "partitioned"])
+def test_a_take_that_waits_when_its_space_is_closed_stands_in_line_no_more(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as two:
+            mine, yours = await one.space("line", kind=kind), await two.space("line", kind=kind)
+            await mine.write(("ready",))
+            assert await yours.take(("ready",), timeout=60) == ("ready",)
+            waiting = [asyncio.ensure_future(mine.take(("x", int))) for _ in range(2)]
+            if kind == "replicated":
+                await eventually(lambda: yours.stats()["waiting"] == 2)
+            await mine.close()
+            for one_of_them in waiting:
+                with pytest.raises(Closed, match="open it again"):
+                    await one_of_them
+            await yours.write(("x", 1))
+            assert await yours.take(("x", int), timeout=60) == ("x", 1)
+
+    story()

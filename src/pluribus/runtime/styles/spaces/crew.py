@@ -72,6 +72,8 @@ class Crew:
         self.on_lost: list[Callable[[dict[int, int]], None]] = []
         self._lost = 0
         self.malformed = 0
+        self._takers = 0
+        """Calls that take, and that have not put back yet what they got in vain."""
         self.users = 0
         """Users in this program, one more if the member takes part for its clients."""
         self.for_clients = False
@@ -347,19 +349,24 @@ class Crew:
             return []
         if write:
             number = self.member.replace(template, probe, write[0], lease_us, self._now)
-        else:
-            number = self.member.take(template, probe, self._now)
-        result = await self._result(number, None if probe else timeout, not write)
+            result = await self._result(number, None if probe else timeout, False)
+            return [] if result is None or result.item is None else [(result.item, result.lease_us)]
         found: list[Leasehold] = []
+        self._takers += 1
         try:
-            while result is not None and result.item is not None:
-                found.append((result.item, result.lease_us))
-                if len(found) >= most:
+            wait_s = None if probe else timeout
+            while len(found) < most:
+                number = self.member.take(template, probe or bool(found), self._now)
+                result = await self._result(number, None if found else wait_s, True)
+                if result is None or result.item is None:
                     break
-                result = await self._result(self.member.take(template, True, self._now), None, True)
+                found.append((result.item, result.lease_us))
         except BaseException:
             self.put_back(found)
             raise
+        finally:
+            self._takers -= 1
+            self._settle()
         return found
 
     async def read(
@@ -483,14 +490,29 @@ class Crew:
         if self._closed:
             return
         self.users -= 1
+        if self.users <= 0:
+            self._end_takes()
         try:
             async with asyncio.timeout(5.0):
+                if self.users <= 0:
+                    await self._wait_until(lambda: not self._takers)
                 await self.flush()
         except TimeoutError:
             raise Undelivered(f"{self.member.pending} operations of {self.name!r} are not done") from None
         finally:
             if self.users <= 0:
                 await self._go()
+
+    def _end_takes(self) -> None:
+        """Takes that wait here are over. What one of them gets all the same, because its question is under way, is
+        written again before this member leaves."""
+        for number in list(self._taking):
+            waiter = self._waiters.pop(number, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(Closed(f"the space {self.name!r} was closed: open it again"))
+                waiter.exception()
+                self._cancel(number)
+        self._settle()
 
     async def _go(self) -> None:
         try:

@@ -36,7 +36,7 @@ PUT_BACK_S = 0.5
 """Seconds after which a tuple that a full space refused is written again."""
 UNDO_S = 5.0
 """Seconds for which a cancelled take waits until the tuples that it got in a transaction are there again, and for which
-closing waits until all such tuples are."""
+closing waits until all such tuples are, and until no take of this program stands in line."""
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,11 @@ class ReplicatedWay:
         self._undoing: set[asyncio.Task[None]] = set()
         self._away = 0
         """Tuples that cancelled takes got, and that a full space has refused."""
+        self._takes: set[asyncio.Future[None]] = set()
+        """Done when a take is over."""
+        self._waiting: set[int] = set()
+        """Takes that stand in line."""
+        self._closing = False
         self._closed = False
 
     # Commands.
@@ -119,6 +124,24 @@ class ReplicatedWay:
         write: list[Item],
         lease_s: float | None,
     ) -> list[Item]:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._takes.add(over)
+        try:
+            return await self._take(template, most, timeout, if_exists, transaction, write, lease_s)
+        finally:
+            self._takes.discard(over)
+            over.set_result(None)
+
+    async def _take(
+        self,
+        template: Template,
+        most: int,
+        timeout: float | None,
+        if_exists: bool,
+        transaction: int,
+        write: list[Item],
+        lease_s: float | None,
+    ) -> list[Item]:
         deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         lease_us = microseconds(lease_s)
         while True:
@@ -143,11 +166,19 @@ class ReplicatedWay:
             if isinstance(outcome, Nothing):
                 return []
             assert isinstance(outcome, Waiting)
-            late = await self._waited(consumer, outcome.epoch, deadline)
+            self._waiting.add(consumer)
+            if self._closing:
+                self._release(consumer)
+            try:
+                late = await self._waited(consumer, outcome.epoch, deadline)
+            finally:
+                self._waiting.discard(consumer)
             finish = words.Finish(consumer, write, lease_us)
             outcome = await self._unless_cancelled(finish, consumer, transaction)
             if isinstance(outcome, Taken):
                 return outcome.items
+            if self._closing:
+                raise self._gone()
             if late or if_exists:
                 return []
             if isinstance(outcome, Ended) and transaction:
@@ -165,8 +196,15 @@ class ReplicatedWay:
                 if told.given or told.ended:
                     return False
         except asyncio.CancelledError:
-            self._undo(self.call(words.Release(consumer)))
+            self._release(consumer)
             raise
+
+    def _release(self, consumer: int) -> None:
+        """A waiting take is over, and what it was handed goes to the next."""
+        self._undo(self.call(words.Release(consumer)))
+
+    def _gone(self) -> Closed:
+        return Closed(f"the space {self.name!r} is closed: open it again")
 
     async def _unless_cancelled(self, command: words.Take | words.Finish, consumer: int, transaction: int) -> Outcome:
         """If the caller is cancelled, the tuple that the command took is not lost: it is written again, in its
@@ -331,8 +369,11 @@ class ReplicatedWay:
             await asyncio.wait(set(self._undoing))
 
     async def close(self) -> None:
-        if self._undoing:
-            await asyncio.wait(set(self._undoing), timeout=UNDO_S)
+        self._closing = True
+        for consumer in self._waiting:
+            self._release(consumer)
+        if under_way := {*self._undoing, *self._takes}:
+            await asyncio.wait(under_way, timeout=UNDO_S)
         self.abandon()
         if self._away:
             raise Undelivered(f"{self._away} tuples that cancelled takes of {self.name!r} got are not back: it is full")
@@ -373,7 +414,7 @@ class Registered:
         registration is over."""
         while True:
             if self._way._closed:
-                raise Closed(f"the space {self._way.name!r} is closed: open it again")
+                raise self._way._gone()
             told = await self._way.line.given(self.number, self._epoch, self._after, wait_s=WAIT_S)
             if told.ended:
                 raise ended(self._way.name, f"registration {self.number}")
