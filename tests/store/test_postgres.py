@@ -14,6 +14,7 @@ from pluribus.store.tables import MAJOR, MINOR
 from tests.store.places import schema_of
 
 ROWS = [b"row %d" % number for number in range(5)]
+KILL_MS_MAX = 20_000
 
 
 @pytest.fixture
@@ -49,8 +50,10 @@ def backend(opened):
 
 
 def kill_session(server, backend):
-    """As if the network between us and the server broke, for good."""
-    server.execute("SELECT pg_terminate_backend(%s)", (backend._db.info.backend_pid,))
+    """As if the network between us and the server broke, for good. The server has noticed when this returns: until the
+    session is over it holds its lock, and who comes back is told to try again."""
+    pid = backend._db.info.backend_pid
+    assert server.execute("SELECT pg_terminate_backend(%s, %s)", (pid, KILL_MS_MAX)).fetchone() == (True,)
 
 
 def write_late(backend):
