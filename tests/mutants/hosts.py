@@ -49,6 +49,15 @@ class Hollowing(tending.Tending):
         keeper.hollow(list(range(keeper.ledger.start, keeper.ledger.snapshot.row)))
 
 
+class Hoarding(tending.Tending):
+    """Frees no row."""
+
+    replaces = (scenario, "Tending")
+
+    def _hollow(self):
+        pass
+
+
 class Jumping(Timekeeper):
     """Gives rows the time of the leader's wall clock."""
 
@@ -140,6 +149,7 @@ FOUND = {
     Halfway: (0, "clients still wait"),
     Generous: (0, "AssertionError"),
     Hollowing: (0, "is not in row"),
+    Hoarding: (4, "that it had time to free"),
     Jumping: (0, "the time fell"),
     Timeless: (0, "although their time has come"),
     Repeating: (111, "for a former life"),

@@ -6,6 +6,7 @@ import pytest
 from pluribus.core.errors import Violation
 from pluribus.sim.checkers import hosts
 from pluribus.sim.machinery.history import Happening, History
+from pluribus.sim.scenarios.hosts import Covered
 from tests.mutants import hosts as mutants
 from tests.mutants.hunt import assert_found, sample
 
@@ -30,6 +31,14 @@ def test_the_mutant_is_found_by_its_seed(mutant):
 def test_the_mutant_of_a_users_machine_is_found_by_its_seed(mutant):
     seed, sentence = mutants.DURABLE_REPLICA[mutant]
     assert_found(mutant, seed, sentence, "durable-replica")
+
+
+def test_rows_count_when_a_snapshot_has_covered_them_for_a_while():
+    covered = Covered()
+    found = [(now, covered.below(now, row)) for now, row in ((0.0, 7), (0.9, 7), (1.0, 7), (1.5, 30), (2.4, 50))]
+    assert found == [(0.0, 0), (0.9, 0), (1.0, 7), (1.5, 7), (2.4, 7)]
+    assert [covered.below(now, 50) for now in (2.5, 3.4, 9.0)] == [30, 50, 50]
+    assert covered.below(9.1, 20) == 20, "the log began anew, with an older snapshot"
 
 
 def history(*happenings):

@@ -7,11 +7,13 @@ import msgspec
 import pytest
 
 from pluribus.core.errors import Overflow, Uncertain
+from pluribus.core.ports import Replace
 from pluribus.group.host.host import HOST, Host
 from pluribus.group.host.space import LogExtents
 from pluribus.group.host.tending import HOLLOW_ROWS, LOOK_S, Tending
 from pluribus.group.host.words import DONE, Create, encode
 from pluribus.group.keepers import Keeper, Settings
+from pluribus.group.keepers.rows import COMMANDS
 from pluribus.sim.machinery.jobs import LEASE_US, Attach, Jobs, Put, Settle, Want
 from tests.group.keepers.cluster import Cluster, KernelClock, Port
 
@@ -174,6 +176,35 @@ def test_much_that_dies_at_once_is_freed_in_small_steps_without_a_pause():
     assert hosts.tending.hollow_rows > 4 * HOLLOW_ROWS and not any(reads)
     assert all(count <= HOLLOW_ROWS for _, count, _ in asked)
     assert sum(busy for _, _, busy in asked) >= 4, "one step after another, not one a look"
+
+
+def left_whole(hosts):
+    """Rows that are still there, although nothing of their extent is needed."""
+    ledger, space = hosts.keeper.ledger, hosts.host.space
+    heads = {at: ledger.head_at(at) for rows in space.dead_rows(0, ledger.snapshot.row) for at in rows}
+    return [at for at, head in heads.items() if at >= ledger.start and head.kind == COMMANDS and not head.hollow]
+
+
+def test_rows_that_a_full_disk_did_not_free_are_freed_when_it_has_room_again():
+    hosts = Hosts().begun()
+    hollow, hosts.tending._hollow = hosts.tending._hollow, lambda: None
+    worked(hosts, [8, *(job for job in range(9, 60) if job % 8)])
+    hosts.until(lambda: len(left_whole(hosts)) > 20)
+    write, refused = hosts.disks[0].write, []
+
+    def writing(changes, done):
+        hosts.disks[0].full = not refused and any(isinstance(change, Replace) for change in changes)
+        if hosts.disks[0].full:
+            refused.append(len(changes))
+        write(changes, done)
+        hosts.disks[0].full = False
+
+    hosts.disks[0].write = writing
+    hosts.tending._dead.clear()
+    hosts.tending._hollow = hollow
+    hosts.until(lambda: refused)
+    assert refused[0] > 20
+    hosts.until(lambda: not left_whole(hosts), 4 * LOOK_S)
 
 
 class Searching(Jobs):

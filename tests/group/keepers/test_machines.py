@@ -15,6 +15,10 @@ def heads(cluster, number):
     return [ledger.head_at(at) for at in range(ledger.start, ledger.end)]
 
 
+def is_command(keeper, at):
+    return keeper.ledger.head_at(at).kind == COMMANDS
+
+
 def kept(keeper):
     """Rows stay, as for owners who read them again."""
     keeper.keep_rows(0)
@@ -102,6 +106,32 @@ def test_a_keeper_that_missed_hollow_rows_takes_the_snapshot_and_counts_again():
     assert cluster.keepers[away].seat.installs == 1 and cluster.keepers[away].whole
     cluster.write(b"on")
     assert cluster.settled()[-1] == b"on"
+
+
+def test_rows_below_a_snapshot_that_was_taken_over_are_freed_before_the_next_snapshot():
+    cluster = Cluster(3, SMALL).found(0, 1, 2)
+    for keeper in cluster.keepers.values():
+        kept(keeper)
+    away = next(number for number in range(3) if not cluster.keepers[number].leads)
+    cluster.write(b"%040d" % 0)
+    cluster.settled()
+    cluster.isolate(away)
+    for number in range(1, 40):
+        cluster.write(b"%040d" % number)
+    cluster.run()
+    leader = cluster.leader()
+    lacking = cluster.keepers[away].ledger.end
+    assert is_command(leader, lacking) and leader.hollow([lacking]), "its snapshot is asked for, and not its rows"
+    cluster.run(0.1)
+    cluster.cut.clear()
+    cluster.settled()
+    cluster.run(0.1)
+    keeper = cluster.keepers[away]
+    assert keeper.seat.installs == 1 and keeper.seat.kept_at is None
+    rows = [at for at in range(keeper.ledger.start, keeper.ledger.snapshot.row) if is_command(keeper, at)]
+    assert len(rows) > 10 and keeper.hollow(rows) == rows
+    cluster.run()
+    assert all(keeper.ledger.head_at(at).hollow for at in rows)
 
 
 def test_all_keepers_take_their_snapshots_at_the_same_rows():

@@ -53,7 +53,8 @@ class Tending:
         """Stretches of rows that are being made hollow, what is left of them."""
         self._hollowed: set[int] = set()
         """Ends of stretches that were made hollow in this life."""
-        self._installs = keeper.seat.installs
+        self._seen = self._log_seen()
+        """Of which log these are."""
         self._missed = False
         """Whether a row of the first of them could not be read now."""
         self._poor: deque[range] = deque()
@@ -234,8 +235,8 @@ class Tending:
         """Make rows hollow of which nothing is needed, and forget those at the front of the log."""
         keeper, space = self._keeper, self._host.space
         keeper.keep_rows(space.first_row)
-        if keeper.seat.installs != self._installs:  # it has the state of another keeper now
-            self._installs = keeper.seat.installs
+        if self._seen != self._log_seen():
+            self._seen = self._log_seen()
             self._dead.clear()
             self._hollowed.clear()
         if not self._dead:
@@ -244,9 +245,14 @@ class Tending:
             self._dead.extend(rows for rows in found if rows.stop not in self._hollowed)
             self._hollow()
 
+    def _log_seen(self) -> tuple[int, int]:
+        """It changes when this keeper takes over the state of another one, and when its store refuses a write: rows
+        that were being made hollow are as they were then."""
+        return self._keeper.seat.installs, self._keeper.ledger.failures
+
     def _hollow(self) -> None:
         """Some rows; the next ones when these are on disk, so that nobody waits long for the loop or for the disk."""
-        if self._stopped or not self._dead or self._keeper.seat.installs != self._installs:
+        if self._stopped or not self._dead or self._seen != self._log_seen():
             return
         if not self._keeper.ledger.hollowing:
             wanted = list(islice(chain.from_iterable(self._dead), HOLLOW_ROWS))

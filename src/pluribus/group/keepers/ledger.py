@@ -101,6 +101,7 @@ class Ledger:
         """Whether rows are being made hollow: reading others meanwhile waits for the disk."""
         self.failing = False
         self.failures = 0
+        """How often the log was read again from disk, because a write had failed: what was written last may be gone."""
         self.broken = ""
         """Why the store cannot be written any more, if its structure is damaged."""
         self._unreadable = False
@@ -433,10 +434,12 @@ class Ledger:
                 break
             if not self.start <= at < min(self._trimmable, self.durable) or at in self.damaged:
                 continue
-            done.append(at)
             row = self._cache.get(at)
             found = [row] if row is not None else self._found(at, at + 1)
-            if not found or found[0] is None:
+            if not found:  # the store cannot be read now: another time
+                continue
+            done.append(at)
+            if found[0] is None:
                 continue
             head = head_of(found[0])
             if head.kind == COMMANDS and not head.hollow:
@@ -492,7 +495,11 @@ class Ledger:
         self._voters = [(snapshot.row, snapshot.voters), *later]
         health = DAMAGED if self.meta.health == LOST else self.meta.health
         self._trimmable = min(self._trimmable, base.row)  # this one is not on disk yet
-        self._write_meta(None, *changes, health=health, logged=True)
+
+        def kept() -> None:
+            self._trimmable = snapshot.row
+
+        self._write_meta(kept, *changes, health=health, logged=True)
 
     def validate(self) -> None:
         """For tests: what must hold between any two calls."""

@@ -9,6 +9,7 @@ are so small that every mechanism is at work in twenty seconds.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from ...group.host.tending import Tending
 from ...group.host.user import hosted
 from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode
 from ...group.keepers import Keeper, Settings
+from ...group.keepers.rows import head_of
 from ...group.sessions import FIRST_TIME, Command, SessionEntry
 from ...runtime.bus import BEST_EFFORT
 from ...runtime.machines.reading import read_bodies
@@ -88,8 +90,28 @@ class SmallSpace(LogExtents):
 CODES: dict[str, type[Machine]] = {"jobs": Jobs, "counters": hosted("counters", Counters)}
 
 
+FREED_S = 1.0
+"""A keeper looks for dead rows twice a second, and frees them in steps: this long after a snapshot, rows below it are
+freed that were dead by then."""
 STORED_ROWS = 16
 """A keeper notes how much it stores at every so manieth row: the bound holds while machines are at work, too."""
+
+
+class Covered:
+    """The rows that a snapshot has covered for long enough that a keeper can have freed what is dead of them."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+        """When each snapshot was first seen, and its row: the latest one that is old enough, and those behind it."""
+
+    def below(self, now: float, row: int) -> int:
+        """Call it at every row that is applied. ``row`` is that of the snapshot."""
+        if not self._seen or self._seen[-1][1] != row:
+            self._seen.append((now, row))
+        while len(self._seen) > 1 and self._seen[1][0] <= now - FREED_S:
+            self._seen.popleft()
+        at, oldest = self._seen[0]
+        return min(oldest, row) if at <= now - FREED_S else 0
 
 
 class Life(KeeperLife):
@@ -126,6 +148,8 @@ class Life(KeeperLife):
         self.keeper.on_role = self._role
         self.keeper.ledger.cache_bytes_max = MEMORY_BYTES
         self.hosting.bodies.cache_bytes_max = MEMORY_BYTES
+        self._covered = Covered()
+        self._failures = self.keeper.ledger.failures
 
     async def start(self) -> None:
         await super().start()
@@ -138,11 +162,19 @@ class Life(KeeperLife):
             self.play.add(self.number, "led", (self.keeper.ledger.epoch, self.keeper.id), b"")
         head = self.keeper.ledger.head_at(self.keeper.row)
         self.play.add(self.number, "time", (0 if head is None else head.time_us, self.life), b"")
-        if not self.keeper.row % STORED_ROWS:
+        covered = self.covered()
+        if covered and not self.keeper.row % STORED_ROWS:
             self.play.add(self.number, "stored", stored(self), b"")
         self._apply(first, held)
         if not self.keeper.row % self._validates:
             self.hosting.validate()
+
+    def covered(self) -> int:
+        """Rows below this one count. While its disk is full a keeper frees nothing."""
+        if self.keeper.ledger.failing or self.keeper.ledger.failures != self._failures:
+            self._failures = self.keeper.ledger.failures
+            self._covered = Covered()
+        return self._covered.below(self.play.world.now, self.keeper.ledger.snapshot.row)
 
     def restored(self, index: int) -> None:
         self.play.add(self.number, "restore", (index, self.life), b"")
@@ -450,11 +482,9 @@ async def play(world: World, history: History) -> None:
 
 
 def stored(life: Life) -> tuple[int, int]:
-    """Bytes that a keeper stores below its snapshot, and how many bytes are live."""
-    ledger, disk = life.keeper.ledger, life.host.disk
-    behind = sum(len(row or b"") for row in disk.read(f"{NAME}/log", ledger.snapshot.row, 1 << 60))
-    whole = sum(len(row or b"") for row in disk.read(f"{NAME}/log", ledger.start, 1 << 60))
-    return whole - behind, life.hosting.space.live
+    """Bytes of the rows that a keeper had time to free and that are not hollow, and how many bytes are live."""
+    rows = life.host.disk.read(f"{NAME}/log", life.keeper.ledger.start, life.covered())
+    return sum(len(row) for row in rows if row and not head_of(row).hollow), life.hosting.space.live
 
 
 HOSTS = Scenario(
