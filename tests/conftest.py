@@ -3,7 +3,8 @@ promises are shown.
 
 A test that asks for a server runs in the same worker as the others that ask for one (``--dist loadgroup``), so that
 each server starts once in a test run. Spark, which takes seconds to start, has two sessions, in two workers, and a line
-of tests for each.
+of tests for each. Tests that start programs with Spark in them stand in these lines, too: more than two at a time would
+wait for each other until their time is over.
 """
 
 import faulthandler
@@ -34,6 +35,7 @@ SERVER_FIXTURES = ("nats_server", "postgres_server")
 SECOND_SPARK = {
     *("pipeline/backbone/test_faults.py", "pipeline/backbone/test_running.py"),
     *("pipeline/test_conformance.py", "pipeline/test_landing.py"),
+    *("pipeline/test_jobs.py", "pipeline/test_queue_source.py", "pipeline/test_session.py"),
 }
 """Files of the second line of tests with Spark; it should take as long as the first."""
 
@@ -91,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needed = getattr(item, "fixturenames", ())
         if item.get_closest_marker("xdist_group") is not None:
             continue
-        if "spark" in needed:
+        if "spark" in needed or "java" in needed:
             second = item.path.relative_to(TESTS).as_posix() in SECOND_SPARK
             item.add_marker(pytest.mark.xdist_group("spark-2" if second else "spark-1"))
         elif set(needed) & set(SERVER_FIXTURES):

@@ -127,7 +127,7 @@ JOB = """
         return {"done": done.options(url=options["url"], topic="done", writer="done")}
 """
 ORDERS = 60
-WAIT_S = 300
+WAIT_S = 480.0
 
 
 def workers_of(driver: int) -> list[int]:

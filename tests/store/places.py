@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from zlib import crc32
 
+from pluribus.core.errors import Fenced
 from pluribus.store.backend import Backend
 from pluribus.store.memory import MemoryBackend
 from pluribus.store.postgres import PostgresBackend
 from pluribus.store.sqlite import SqliteBackend
 
+LOCKED_S_MAX = 20.0
 _in_memory: dict[Path, MemoryBackend] = {}
 
 
@@ -23,7 +26,14 @@ def sqlite(folder: Path, dsn: str) -> Backend:
 
 
 def postgres(folder: Path, dsn: str) -> Backend:
-    return PostgresBackend(dsn, schema=schema_of(folder))
+    """A server takes a moment to notice that a session was closed, and the session has its lock until then."""
+    until = monotonic() + LOCKED_S_MAX
+    while True:
+        try:
+            return PostgresBackend(dsn, schema=schema_of(folder))
+        except Fenced:
+            if monotonic() > until:
+                raise
 
 
 def schema_of(folder: Path) -> str:

@@ -189,6 +189,8 @@ def test_executors_keepers_drivers_a_network_and_a_disk_fail_under_a_backbone(ja
 def under_faults(path, kept, master, network, disk):
     """One driver, until the disk is full."""
     while True:
+        if "a" not in kept.running:  # it was killed in a try that came to nothing
+            kept.keep("a")
         with driver(path, kept.url, master) as first:
             if not first.more("intake batch"):
                 continue
