@@ -254,6 +254,24 @@ def test_who_is_in_a_conversation_leaves_it_and_does_not_refuse_it():
     a.validate()
 
 
+def test_who_left_and_advertises_itself_again_is_not_in_by_the_memory_of_an_earlier_life():
+    hall = Hall()
+    a, b = arrives(hall, Talker(1)), arrives(hall, Talker(2))
+    b.lobby.create("G", "", 1.0, hall.now)
+    b.lobby.leave("G", hall.now)
+    b.lobby.join("G", hall.now)
+    hall.run(1)
+    b = hall.talkers[2] = Talker(2)  # it has forgotten all, and nobody hears it
+    b.lobby.create("G", "", 1.0, hall.now)
+    b.lobby.leave("G", hall.now)
+    b.lobby.enter(hall.now)
+    b.lobby.out.clear()
+    b.lobby.heard(1, Groups([a.lobby.groups["G"].info()]), hall.now)
+    hall.run(3)
+    assert known(a) == known(b) == {"G": ("", [])}
+    a.lobby.validate()
+
+
 def test_a_forged_counter_silences_nobody():
     """Above the greatest counter no word could be read: who is said to have left with it still says that it is in."""
     hall = Hall()

@@ -293,7 +293,8 @@ class Joining:
             group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
         claimed = False
-        present = self._who_is_present(group, len(info.rows))
+        own, present = group.rows.get(self.person), self._who_is_present(group, len(info.rows))
+        is_out = group.standing == REFUSED or (group.standing == NEW and own is not None and not own.here)
         for row in info.rows:
             if group.merge(row, present):
                 self.changed.add(info.gid)
@@ -302,9 +303,11 @@ class Joining:
             group.since, group.description = info.since, info.description
             self.changed.add(info.gid)
         self._look_at_own(group)
-        if claimed and group.standing == REFUSED:
+        if claimed and is_out:
             self._settle("claimed", JoiningState.SEND_LEAVE)
+            standing = group.standing
             self._leave(group)
+            group.standing = standing  # it may be asked again whether it wants to join
         if group.invite:
             group.invite = False
             self.invitations.append(group.info())

@@ -108,7 +108,7 @@ class Intervals:
         """Those of these numbers that are from ``first`` to ``last``."""
         found = Intervals()
         start, stop = bisect_left(self._lasts, first), bisect_right(self._firsts, last)
-        if start < stop:
+        if first <= last and start < stop:
             found._firsts, found._lasts = self._firsts[start:stop], self._lasts[start:stop]
             found._firsts[0] = max(found._firsts[0], first)
             found._lasts[-1] = min(found._lasts[-1], last)
