@@ -6,6 +6,11 @@ from pluribus.sim.machinery.campaign import play_seed
 
 ONCE = [
     ("durable-replica", 11_000_052, "the only row of a log went bad before anybody but its founder had it"),
+    (
+        "durable-replica",
+        60_000_177,
+        "the only row of a log went bad while its founder led, and others had none",
+    ),
     ("durable-replica", 9_400_005, "a keeper whose identity had gone bad was given no new disk, and stayed a voter"),
     ("queues", 20_000_210, "a late copy of a command to pause paused a queue that had been resumed meanwhile"),
     ("queues", 20_000_136, "consumers left when only a dead letter was there, which then came back (of the scenario)"),

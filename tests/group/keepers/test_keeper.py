@@ -383,30 +383,36 @@ def founded_unheard():
     return cluster
 
 
-def test_a_founder_whose_only_row_went_bad_before_anybody_had_it_founds_again():
+@pytest.mark.parametrize("promised", [False, True])
+def test_a_founder_whose_only_row_went_bad_before_anybody_had_it_puts_it_back(promised):
     cluster = founded_unheard()
-    first = cluster.keepers[0].ledger.meta.cluster
-    assert first and cluster.keepers[0].ledger.end == 1 and cluster.keepers[0].ledger.epoch == 0
+    if promised:
+        cluster.keepers[0].ledger.promise(1, 0)
+        cluster.run()
     cluster.crash(0)
     strike(cluster, 0, 0)
     keeper = cluster.start(0)
-    assert keeper.ledger.fresh and keeper.ledger.meta.health == 0
-    assert any("the founding begins again" in report for report in cluster.reports)
+    assert keeper.ledger.meta.health == 0 and keeper.ledger.voters.keepers == keeper.ledger.meta.founders
+    assert any("puts the first row back" in report for report in cluster.reports)
     cluster.cut = set()
-    cluster.found(0, 1, 2)
+    cluster.until(cluster.leader)
     cluster.write(b"a")
     assert cluster.settled() == [b"a"]
-    assert keeper.ledger.meta.cluster not in (0, first)
+    assert cluster.disks[0].damage() == 0
 
 
-def test_a_founder_that_promised_an_epoch_waits_for_repair():
+def test_a_founder_that_leads_and_whose_only_row_goes_bad_puts_it_back():
+    """Others voted for it, but belong to a log of which they have no row: nobody else could be elected."""
     cluster = founded_unheard()
-    cluster.keepers[0].ledger.promise(1, 0)
-    cluster.run()
     cluster.crash(0)
-    strike(cluster, 0, 0)
     keeper = cluster.start(0)
-    assert not keeper.ledger.fresh and not keeper.whole and not keeper.ledger.may_vote
+    strike(cluster, 0, 0)
+    cluster.cut = set()
+    cluster.until(cluster.leader)
+    cluster.write(b"a")
+    assert cluster.settled() == [b"a"]
+    assert any("puts the first row back" in report for report in cluster.reports)
+    assert keeper.ledger.meta.health == 0 and cluster.disks[0].damage() == 0
 
 
 def test_damage_is_remembered_until_it_is_repaired():

@@ -63,6 +63,13 @@ EPOCHS_SKIPPED = 1 << 20
 """More than there can have been elections behind what a store still knows."""
 
 
+def _head(row: bytes | None) -> RowHead | None:
+    try:
+        return None if row is None else head_of(row)
+    except MalformedFrame:
+        return None
+
+
 class _Writing:
     """A write that is under way: what is durable, and promised, when it is done."""
 
@@ -118,8 +125,6 @@ class Ledger:
         """The epoch that is promised on disk; -1 while a newer promise is being written."""
         self.meta = self._load_meta(random)
         sure = self._load_log()
-        if sure and self._founded_in_vain:
-            self._unfound()
         self._write_meta(run=self.meta.run + 1)
         if not sure and not self.fresh:
             self._skip_epochs()
@@ -224,7 +229,8 @@ class Ledger:
     def found(self, cluster: int, voters: Voters) -> None:
         """Write the first row of a new log, with its first voters."""
         assert self.fresh and not self.end
-        self._write_meta(None, self._added([encode_voters(0, 0, voters)]), cluster=cluster, logged=True)
+        row = self._added([encode_voters(0, 0, voters)])
+        self._write_meta(None, row, cluster=cluster, logged=True, founders=voters.keepers)
 
     def force(self, cluster: int, epoch: int) -> None:
         """Go on as the only voter of another log with the same rows."""
@@ -291,10 +297,7 @@ class Ledger:
         if row is None:
             found = self._store.read(self._log, at, at + 1) if self.start <= at < self.end else []
             row = found[0] if found else None
-        try:
-            return None if row is None else head_of(row)
-        except MalformedFrame:
-            return None
+        return _head(row)
 
     def epoch_at(self, at: int) -> int:
         """The epoch of a row, or of the row before the log's start; -1 if it is not known."""
@@ -317,8 +320,8 @@ class Ledger:
         head = self.head_at(self.end - 1)
         if head is None:
             self.damage_found(self.end - 1)
-            return None
-        return head.next
+            head = self.head_at(self.end - 1)  # the founder puts the first row back
+        return None if head is None else head.next
 
     def read(self, start: int, stop: int, bytes_max: int) -> list[bytes]:
         """Whole rows from ``start``, at least one if it is there, up to a damaged row, which is reported."""
@@ -373,6 +376,10 @@ class Ledger:
 
     def damage_found(self, at: int) -> None:
         self._report(f"has a row {at} that is damaged or missing")
+        if (row := self._founding_row(at)) is not None:
+            self._cache[at] = row
+            self._cache_bytes += len(row)
+            return
         if self.alone and at < self.snapshot.row:
             self.scars.add(at)
             return
@@ -542,7 +549,7 @@ class Ledger:
             if writing.end is not None:
                 writing.end = min(writing.end, end)
 
-    def _write_meta(self, then: Callable[[], None] | None = None, *also: Change, **changed: int) -> None:
+    def _write_meta(self, then: Callable[[], None] | None = None, *also: Change, **changed: Any) -> None:
         self.meta = msgspec.structs.replace(self.meta, **changed)
         self._writing.append(_Writing(self.end if also else None, self.epoch, then))
         self._store.write([*self._copies(self.meta), *also], self._written)
@@ -618,25 +625,6 @@ class Ledger:
         the next leader is elected without this keeper, which is damaged, by voters that know of later ones."""
         self._write_meta(epoch=self.epoch + EPOCHS_SKIPPED, voted=0)
 
-    @property
-    def _founded_in_vain(self) -> bool:
-        """True if this keeper founded a log whose first row is damaged now, before anybody else had that row. A keeper
-        sends rows only when it leads, and it leads, votes and acknowledges only in an epoch that it promised on disk.
-        So as long as no epoch was promised, the row was nowhere else, and nothing was acknowledged."""
-        nothing_promised = self.meta.epoch == 0 and self.meta.voted == 0
-        return not self.fresh and nothing_promised and self.damaged == {0} and self.end == 1 and not self.snapshot.row
-
-    def _unfound(self) -> None:
-        """Belong to no log again, so that this keeper and the others can found another one."""
-        self._report("founded a log that nobody else has, and its only row is damaged: the founding begins again")
-        self._cache.clear()
-        self._cache_bytes = 0
-        self._end_at(0)
-        self.damaged.clear()
-        self._runs.clear()
-        self._voters = [(0, self.snapshot.voters)]
-        self._write_meta(None, Restart(self._log, 0), cluster=0, logged=False, health=WHOLE)
-
     def _load_log(self) -> bool:
         """What the store has, checked from the snapshot on; older rows are checked when they are read. Whether nothing
         is missing that it would not know of."""
@@ -693,10 +681,9 @@ class Ledger:
         at = min(max(self.start, self.snapshot.row), max(self.end - 1, self.start))
         while at < self.end:
             for row in self._store.read(self._log, at, min(at + SCAN_ROWS, self.end)):
-                try:
-                    head = None if row is None else head_of(row)
-                except MalformedFrame:
-                    head = None
+                head = _head(row)
+                if head is None and (first := self._founding_row(at)) is not None:
+                    row, head = first, _head(first)
                 if head is None or row is None:
                     self.damaged.add(at)
                 else:
@@ -707,6 +694,16 @@ class Ledger:
                         self._voters.append((at + 1, voters_of(row)))
                 at += 1
         return hollow
+
+    def _founding_row(self, at: int) -> bytes | None:
+        """Put the first row back if this keeper wrote it as the founder of the log. Nobody else may have it yet: then
+        no other keeper knows who votes, and none could be elected without this one."""
+        if at != 0 or not self.meta.founders:
+            return None
+        row = encode_voters(0, 0, Voters(1, self.meta.founders))
+        self._report("founded its log, and puts the first row back")
+        self._write([Repair(self._log, at, row)])
+        return row
 
     def _drop(self, at: int) -> None:
         row = self._cache.pop(at, None)

@@ -246,6 +246,8 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
     health: int = WHOLE
     run: int = 0
     """It grows with each start, and when a log goes bad while it runs: earlier words about the log count no more."""
+    founders: tuple[int, ...] = ()
+    """The first voters, if this keeper founded the log. They are all that its first row says, so it can be put back."""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True):
