@@ -6,11 +6,13 @@ VENV := .venv
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 # Four workers for two cores, the smallest machine we care for: every other test mostly waits, for members to join or for
-# one to be missed. Tests that share a server share a worker; the longest come first (tests/durations.txt).
+# one to be missed. Tests that share a server share a worker; tests/durations.py has their order.
 WORKERS ?= 4
+# Short tests wait even more.
+QUICK_WORKERS ?= 6
 TESTS ?=
 ARGS ?=
-PYTEST := $(VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(VENV)/bin/pytest -q --dist loadgroup --no-loadscope-reorder
 # Four workers and some hundred short-lived programs read the same sources: compile them once, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -33,10 +35,10 @@ run: setup ## show the bus at work
 
 # `check` has run the tests of the house already.
 test: $(TOOLS) check ## check the code, then run all tests
-	$(PYTEST) $(or $(TESTS),--promises --ignore=tests/test_house.py)
+	$(PYTEST) -n $(WORKERS) $(or $(TESTS),--promises --ignore=tests/test_house.py)
 
 quick: setup style ## style, and the short tests that need no server: for every few minutes
-	$(PYTEST) --quick $(TESTS)
+	$(PYTEST) -n $(QUICK_WORKERS) --quick --ignore=tests/test_house.py $(TESTS)
 
 check: setup ## style, types, import directions and house rules
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types style imports house collected

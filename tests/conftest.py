@@ -103,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if not durations.is_quick(item, seconds)])
         items[:] = [item for item in items if durations.is_quick(item, seconds)]
     if hasattr(config, "workerinput"):
-        items[:] = durations.longest_first(items, seconds)
+        items[:] = durations.in_order(items, seconds)
 
 
 @pytest.hookimpl(optionalhook=True)

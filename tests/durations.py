@@ -1,4 +1,4 @@
-"""How long tests take: those that take longest start first, and those that take long are no part of ``make quick``.
+"""How long tests take: the order in which they are run, and which of them are no part of ``make quick``.
 
 ``tests/durations.txt`` names each test that took ``LISTED_S`` or more when all were last measured: seconds, then the
 test's id. ``make test TESTS="--promises --write-durations"`` writes it anew. A test that it does not name counts as
@@ -7,7 +7,9 @@ short; a name that is no test's any more does no harm.
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -15,6 +17,8 @@ TABLE = Path(__file__).with_name("durations.txt")
 LISTED_S = 0.5
 NOT_QUICK = ("bench", "console", "pipeline", "real")
 """Folders of tests that start other programs: what they need is measured in seconds."""
+LANES = 8
+"""Files whose short tests are run by turns."""
 PROGRAMS = ("java", "nats_server", "postgres_server")
 """Fixtures that start, or are about, programs of others."""
 
@@ -37,8 +41,9 @@ def line_of(item: pytest.Item) -> str:
     return str(mark.args[0]) if mark else name_of(item.nodeid)
 
 
-def longest_first(items: Iterable[pytest.Item], seconds: dict[str, float]) -> list[pytest.Item]:
-    """In the order in which workers take them: the longest line first, each in its own order."""
+def in_order(items: Iterable[pytest.Item], seconds: dict[str, float]) -> list[pytest.Item]:
+    """In the order in which workers take them: groups first, then the longest test, with short ones spread evenly among
+    the long ones. Many short tests mostly wait; left for the end, they would leave the cores idle."""
     items = list(items)
     lines: Counter[str] = Counter()
     for item in items:
@@ -46,7 +51,25 @@ def longest_first(items: Iterable[pytest.Item], seconds: dict[str, float]) -> li
     first: dict[str, int] = {}
     for at, item in enumerate(items):
         first.setdefault(line_of(item), at)
-    return sorted(items, key=lambda item: (-lines[line_of(item)], first[line_of(item)]))
+    grouped, single = [], []
+    for item in sorted(items, key=lambda item: (-lines[line_of(item)], first[line_of(item)])):
+        (grouped if item.get_closest_marker("xdist_group") else single).append(item)
+    long = [item for item in single if lines[line_of(item)]]
+    short = mixed(item for item in single if not lines[line_of(item)])
+    placed = [((at + 1) / len(long), item) for at, item in enumerate(long)]
+    placed += [((at + 1) / len(short), item) for at, item in enumerate(short)]
+    return grouped + [item for _, item in sorted(placed, key=lambda one: one[0])]
+
+
+def mixed(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Tests of several files by turns: those of one file are alike, and four that wait would leave the cores idle."""
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    lanes: list[list[pytest.Item]] = [[] for _ in range(LANES)]
+    for file in sorted(files, key=lambda file: crc32(file.encode())):
+        min(lanes, key=len).extend(files[file])
+    return [item for turn in zip_longest(*lanes) for item in turn if item is not None]
 
 
 def is_quick(item: pytest.Item, seconds: dict[str, float]) -> bool:

@@ -19,11 +19,31 @@ class Item:
         return self.marks.get(name)
 
 
-def test_the_longest_line_comes_first_and_keeps_its_order():
-    short, long, other = Item("short"), Item("long"), Item("other")
-    first, second = Item("first@servers", "servers"), Item("second@servers", "servers")
-    seconds = {"long": 5.0, "first": 1.0, "second": 7.0}
-    assert durations.longest_first([short, first, long, other, second], seconds) == [first, second, long, short, other]
+def names(items):
+    return [item.nodeid for item in items]
+
+
+def test_groups_come_first_then_the_longest_and_a_line_keeps_its_order():
+    items = [
+        Item("b"),
+        Item("first@servers", "servers"),
+        Item("long"),
+        Item("second@servers", "servers"),
+        Item("last@x", "x"),
+    ]
+    seconds = {"long": 5.0, "b": 6.0, "first": 1.0, "second": 7.0}
+    assert names(durations.in_order(items, seconds)) == ["first@servers", "second@servers", "last@x", "b", "long"]
+
+
+def test_short_tests_are_spread_among_long_ones_and_files_take_turns():
+    items = [Item(f"{file}.py::{number}") for file in "ab" for number in range(3)]
+    long = [Item(f"long.py::{number}") for number in range(3)]
+    ordered = names(durations.in_order([*items, *long], {f"long.py::{number}": 9.0 - number for number in range(3)}))
+    assert [name for name in ordered if "long" in name] == names(long)
+    assert [ordered.index(name) for name in names(long)] == [1, 4, 7]
+    short = [name for name in ordered if "long" not in name]
+    assert sorted(short) == sorted(names(items)) and short[0][0] != short[1][0] == short[3][0]
+    assert [name for name in short if name[0] == "a"] == names(items)[:3]
 
 
 def test_what_is_quick_is_short_and_starts_no_other_program():
