@@ -72,6 +72,7 @@ ONCE = [
     ("spaces", 32_000_010, "what a member that was about to leave lacked was taken to be removed, when an epoch began"),
     ("spaces", 32_000_007, "one that gave up what it had of a space that was gone took itself for an owner still"),
     ("spaces", 32_000_540, "a tuple on its way to a take that gave it back was not there for who had written it"),
+    ("spaces", 60_000_386, "all left at once, and who had given up its tuples first was taken to have removed them"),
     ("spaces", 6_600_017, "a member that was about to leave asked its own replica, which no epoch brought up to date"),
     (
         "consumer-groups",

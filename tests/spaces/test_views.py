@@ -3,6 +3,7 @@
 import pytest
 
 from pluribus.core.errors import Overflow
+from pluribus.spaces.roster import Enter, Strike
 from pluribus.spaces.sorted import Sorted
 from pluribus.spaces.templates import ANY, template_of
 from pluribus.spaces.values import item_of, written_of
@@ -368,3 +369,86 @@ def test_leases_that_end_while_an_epoch_is_put_together(seed):
     story.crash(2)
     story.net.run(60)
     assert all(member.opened and not member.replica.tuples for member in story.net.members.values())
+
+
+def leave(story, me):
+    """What a member does first that leaves in order: it is a member, and keeps no tuples."""
+    story.net.members[me].holds = False
+    story.net.change(Enter(me, story.net.members[me].worker, False))
+
+
+def depart(story, me):
+    """It is gone, after it left in order."""
+    del story.net.members[me]
+    story.net.change(Strike([me]))
+
+
+def left_with_tuples(seed):
+    """All members with replicas are about to leave, one after another: only the last one has tuples yet."""
+    story = Story(seed, 0)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.enter(3, holds=False)
+    story.net.run(3)
+    for number in range(5):
+        story.write(1 + number % 3, ("a", number))
+    story.net.run(1)
+    for me in (1, 2):
+        leave(story, me)
+        story.net.run(2)
+    return story
+
+
+def found(story, me):
+    return sorted(written_of(item) for item, _ in story.net.members[me].replica.tuples.values())
+
+
+def test_the_last_one_that_leaves_keeps_the_tuples_for_one_that_comes():
+    story = left_with_tuples(1)
+    story.net.enter(4)
+    story.net.run(3)
+    assert found(story, 4) == [("a", number) for number in range(5)]
+    assert all(member.lost == 0 for member in story.net.members.values())
+
+
+def test_when_the_last_one_with_tuples_has_left_all_others_are_told_once():
+    story = left_with_tuples(1)
+    depart(story, 2)
+    story.net.run(2)
+    assert [story.net.members[me].lost for me in (1, 3)] == [1, 1]
+    depart(story, 1)
+    story.net.run(2)
+    story.net.enter(4)
+    story.net.run(3)
+    story.write(3, ("a", 5))
+    story.net.run(2)
+    assert found(story, 4) == [("a", 5)]
+    assert story.net.members[3].lost == 1, "there was nothing more to lose"
+
+
+def test_all_leave_at_once_while_a_write_is_at_one_of_them():
+    story = Story(1, 0)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.enter(3, holds=False)
+    story.net.run(3)
+    lost, deliver = [], story.net.deliver
+
+    def losing(sender, to, data):
+        if to == 1 and isinstance(words.decode(data), words.Do):
+            lost.append(data)
+        else:
+            deliver(sender, to, data)
+
+    story.net.deliver = losing
+    story.write(3, ("a", 1))
+    story.net.run(0.1)
+    assert lost and found(story, 1) == [] and found(story, 2) == [("a", 1)]
+    for me in (1, 2):
+        leave(story, me)
+    story.net.run(3)
+    assert story.net.roster.epoch.opened == story.net.roster.epoch.number
+    assert found(story, 1) == found(story, 2) == [("a", 1)], "one of them brings the other up to date"
+    story.net.enter(4)
+    story.net.run(3)
+    assert found(story, 4) == [("a", 1)]

@@ -142,6 +142,8 @@ class ViewsMember:
         """The last operation that was sent to the replicas of this epoch."""
         self._had_holders = True
         """True if there may have been tuples in the last opened epoch."""
+        self._has_holders = True
+        """The same of the epoch that was installed."""
         self._acks: dict[int, int] = {}
         self._requests: dict[int, ViewRequest] = {}
         self._next_request = 1
@@ -685,7 +687,7 @@ class ViewsMember:
             if word.at != len(self._coming):
                 return
             add, self._coming = [*self._coming, *word.add], []
-            if replica is not None and (self.me in self.epoch.holders or not self.epoch.holders):
+            if replica is not None and self.me in (*self.epoch.holders, *word.leaving):
                 replica.install(word.epoch, word.drop, add, word.marks, word.ahead, word.listeners, now)
             elif replica is not None:  # it is about to leave: what lacks here from now on was not removed by anybody
                 self.replica = TupleReplica()
@@ -696,6 +698,8 @@ class ViewsMember:
                     self._ops[number] = (Op(number, None, 0, op.name, op.request), decided)
             if word.lost:
                 self._give_up(word.marks.get(self.worker, 0))
+                self._had_holders = False
+            self._has_holders = bool(self.epoch.holders or word.leaving)
             self._outdated = False
             self._open(now)
         self._to(sender, words.Installed(word.epoch))
@@ -717,7 +721,7 @@ class ViewsMember:
 
     def _open(self, now: float) -> None:
         if self.opened and self.epoch is not None:
-            self._had_holders = bool(self.epoch.holders)
+            self._had_holders = self._has_holders
             for request in list(self._requests.values()):
                 self._start(request, now)
             self._send_ops(now)

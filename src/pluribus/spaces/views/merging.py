@@ -70,6 +70,8 @@ class Merge:
         """By member: the tuples that the eldest wants of it."""
         self._plans: dict[int, InstallPlan] = {}
         self._sent: dict[int, SentWord] = {}
+        self._sources: set[int] = set()
+        """Those whose tuples count."""
         self._listeners: list[KeptListener] = []
         self._written: list[tuple[Name, Item]] = []
         """Tuples that are written in the place of removed ones, and that listeners have not been told of."""
@@ -103,6 +105,7 @@ class Merge:
         latest = max(report.state for report in self._reports.values())
         valid = latest >= max(self._epoch.opened, 0)
         members = [member for member, report in self._reports.items() if report.state == latest and valid]
+        self._sources = set(members)
         sources = [self._reports[member] for member in members]
         self._lost = not sources and self._epoch.opened > 0
         has = {member: set(names) for member, names in self._told.items()}
@@ -133,15 +136,18 @@ class Merge:
         assert self._names is not None
         if not self._keeps(member):
             return InstallPlan([], [])
-        lacks = self._names - has
-        if not self._epoch.holders:
-            lacks &= set(self._items)
-        return InstallPlan(sorted(has - self._names), sorted(lacks))
+        return InstallPlan(sorted(has - self._names), sorted(self._names - has))
 
     def _keeps(self, member: int) -> bool:
         """True if a member has tuples in this epoch; if the last ones with replicas leave, they have them until then:
         another may yet come."""
-        return member in self._epoch.holders or not self._epoch.holders
+        return member in self._epoch.holders or member in self._leaving
+
+    @property
+    def _leaving(self) -> list[int]:
+        """Those that keep the tuples until they are gone, because nobody else does. Who gave up its own to leave before
+        is not among them: it would be taken to have removed what it lacks."""
+        return [] if self._epoch.holders else sorted(self._sources)
 
     def _removed(self, name: Name, sources: list[Report], held: list[set[Name]]) -> bool:
         return any(name not in names and _executed(report, name) for report, names in zip(sources, held, strict=True))
@@ -267,7 +273,7 @@ class Merge:
         ahead = {worker: sorted(numbers) for worker, numbers in self._ahead.items() if numbers}
         listeners = self._listeners if self._keeps(member) else []
         void = self._void.get(member, [])
-        return Install(epoch, plan.drop, plan.has, add, self._marks, ahead, void, self._lost, listeners)
+        return Install(epoch, plan.drop, plan.has, add, self._marks, ahead, void, self._lost, listeners, self._leaving)
 
 
 def first_of(tuples: Iterable[Travelling]) -> list[Travelling]:

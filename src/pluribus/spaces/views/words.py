@@ -217,6 +217,8 @@ class Install(msgspec.Struct, frozen=True, array_like=True, tag=15):
     """No replica of the last epoch is left: the space is empty."""
     listeners: list[KeptListener] = []
     """All registrations, in the place of those that are there."""
+    leaving: list[Number] = []
+    """If no member of the epoch has a replica: those about to leave that keep the tuples until then."""
 
 
 class Installed(msgspec.Struct, frozen=True, array_like=True, tag=16):
