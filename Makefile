@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## say what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh hatch_build.py $(wildcard src/pluribus/_speed/c/*)
+$(READY): pyproject.toml constraints.txt scripts/setup.sh scripts/compile_spark.py hatch_build.py $(wildcard src/pluribus/_speed/c/*)
 	@scripts/setup.sh
 
 $(TOOLS): $(READY) scripts/setup.sh

@@ -24,7 +24,7 @@ JAVA_VERSION_MIN=17
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-fingerprint() { cat pyproject.toml constraints.txt scripts/setup.sh hatch_build.py src/pluribus/_speed/c/* | cksum; }
+fingerprint() { cat pyproject.toml constraints.txt scripts/setup.sh scripts/compile_spark.py hatch_build.py src/pluribus/_speed/c/* | cksum; }
 
 already_done() {
     [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && "$VENV/bin/python" -c "import msgspec" 2>/dev/null
@@ -223,6 +223,8 @@ install_python_packages() {
 prepare_spark() {
     say "preparing Spark's classes, so that Java starts in half the time (half a minute and 200 MB, once)"
     local reason
+    reason=$("$VENV/bin/python" scripts/compile_spark.py 2>&1) \
+        || say "Spark's Python modules could not be compiled, so its workers start more slowly: ${reason##*$'\n'}"
     reason=$("$VENV/bin/python" -m pluribus.pipeline.class_archive 2>&1) \
         || say "Spark's classes could not be prepared, so Java starts more slowly: ${reason##*$'\n'}"
 }

@@ -13,7 +13,7 @@ import pytest
 from tests.terminal import Terminal
 
 DEMO = [sys.executable, "-m", "pluribus", "demo"]
-CALM = ["--rate", "80"]
+CALM = ["--rate", "25"]
 """Prices a second and exchange: what is looked for here takes no more."""
 CTRL_C = "\x03"
 LONG_S = 200
@@ -101,7 +101,7 @@ def test_ctrl_c_while_the_room_starts_ends_it():
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_spark_reads_to_the_end_and_alerts_of_every_turn(java):
-    command = [*DEMO, "--seconds", "10", "--patience", "250", "--json"]
+    command = [*DEMO, "--rate", "80", "--seconds", "10", "--patience", "250", "--json"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=380)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     summary = json.loads(answer.stdout)

@@ -399,7 +399,7 @@ def test_too_many_registrations_are_refused(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", COPIES)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_faults(kind, seed):
     faults(kind, seed)
 

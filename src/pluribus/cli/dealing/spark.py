@@ -24,6 +24,7 @@ from pluribus.core.errors import PluribusError
 LEAST_S = 10.0
 """Seconds that a room must be open for Spark to take part: a shorter one has closed before Spark has started."""
 END_S = 20.0
+FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.sql.shuffle.partitions": 2,
     "spark.driver.memory": "1g",
@@ -31,6 +32,8 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+    # The usual one runs the programs readlink and chmod several times for each file of a checkpoint.
+    "spark.sql.streaming.checkpointFileManagerClass": FILES,
     "spark.log.level": "ERROR",
 }
 
