@@ -10,6 +10,7 @@ wait for each other until their time is over.
 import faulthandler
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ hypothesis.settings.register_profile("pluribus", deadline=None)
 hypothesis.settings.load_profile("pluribus")
 
 TESTS = Path(__file__).parent
+SPARK_DEFAULTS = TESTS / "pipeline" / "spark-defaults.conf"
 LATE_S = 60.0
 """A test that goes on so long after its time is over takes its worker with it; see ``pytest_runtest_protocol``."""
 SERVER_FIXTURES = ("nats_server", "postgres_server")
@@ -178,7 +180,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    os.environ["SPARK_CONF_DIR"] = str(TESTS / "pipeline" / "conf")
+    # Not by SPARK_CONF_DIR: Java takes its classes from the archive only if it looks for them where the archive's maker did.
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(SPARK_DEFAULTS))} pyspark-shell"
     is_worker = hasattr(config, "workerinput")
     if config.getoption("--promises") and not is_worker:
         config.pluginmanager.register(PromisesShown(), "promises-shown")

@@ -13,8 +13,10 @@ from typing import NamedTuple
 import pyspark
 
 from pluribus.bench.ports import free_port
+from pluribus.pipeline import class_archive
 
 HOME = Path(pyspark.__file__).parent
+DEFAULTS = Path(__file__).with_name("spark-defaults.conf")
 LOOPBACK = "127.0.0.1"
 START_S = 120.0
 
@@ -27,7 +29,7 @@ def environment(address: str = LOOPBACK) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "512m",
         # A dozen Java machines start and end soon: what compiles well and collects on all cores would not pay.
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JDK_JAVA_OPTIONS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {class_archive.java_options()}",
     }
 
 
@@ -103,7 +105,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.master": "local[2]",
     }
-    command = [str(HOME / "bin" / "spark-submit")]
+    command = [str(HOME / "bin" / "spark-submit"), "--properties-file", str(DEFAULTS)]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]

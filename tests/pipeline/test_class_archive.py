@@ -117,11 +117,14 @@ def test_java_has_the_options_of_the_configuration_and_the_file_beside_them(spar
     """Before, the option for the file took the place of all that a spark-defaults.conf says of Java."""
     runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
     given = list(runtime.getInputArguments())
-    conf = (Path(os.environ["SPARK_CONF_DIR"]) / "spark-defaults.conf").read_text()
+    conf = Path(__file__).with_name("spark-defaults.conf").read_text()
     (line,) = (line for line in conf.splitlines() if line.startswith("spark.driver.extraJavaOptions"))
     assert set(line.split()[1:]) <= set(given)
     told = [one for one in given if one.startswith("-XX:SharedArchiveFile=")]
     assert told == ([f"-XX:SharedArchiveFile={class_archive.archive()}"] if class_archive.fits() else [])
+    maps = Path("/proc", str(runtime.getPid()), "maps")
+    if class_archive.fits() and maps.exists():
+        assert str(class_archive.archive()) in maps.read_text(), "Java was told of the file, and does without it"
 
 
 @pytest.mark.slow
