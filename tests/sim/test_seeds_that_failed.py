@@ -11,6 +11,7 @@ ONCE = [
         60_000_177,
         "the only row of a log went bad while its founder led, and others had none",
     ),
+    ("spaces", 62_000_142, "two keepers began a log at once, and the one that nobody elected stayed with its own"),
     ("durable-replica", 9_400_005, "a keeper whose identity had gone bad was given no new disk, and stayed a voter"),
     ("queues", 20_000_210, "a late copy of a command to pause paused a queue that had been resumed meanwhile"),
     ("queues", 20_000_136, "consumers left when only a dead letter was there, which then came back (of the scenario)"),

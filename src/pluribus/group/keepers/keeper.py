@@ -36,10 +36,11 @@ from ..log import Done
 from . import words
 from .candidate import Candidate
 from .follower import Follower
+from .founding import gives_way
 from .leader import Leader
 from .ledger import Ledger
 from .requests import Requests
-from .rows import COMMANDS, Voters, commands_of, head_of
+from .rows import COMMANDS, Voters, commands_for, commands_of, head_of
 from .seat import Seat, Settings
 from .words import Alive, Answer, Ask, Courier, Differs, Digest, Failed, Got, Held, Hello, Offer, Piece, Rows, Word
 
@@ -219,7 +220,7 @@ class Keeper:
         rows = self.ledger.read(at, min(at + 1, self.seat.applied_row), 1)
         if not rows:
             raise Damaged(f"row {at} of {self.name!r} cannot be read here now: ask another keeper")
-        return head_of(rows[0]).machine, _commands_of(rows[0])
+        return head_of(rows[0]).machine, commands_for(rows[0])
 
     def read_rows(self, start: int, bytes_max: int, machine: int | None = None) -> list[tuple[int, list[bytes]]]:
         """Rows of commands from a position on, each with its own, about ``bytes_max`` and at least one; none at the end
@@ -229,7 +230,7 @@ class Keeper:
         rows = self.ledger.read(start, self.seat.applied_row, bytes_max)
         if not rows and start < self.seat.applied_row:
             raise Damaged(f"row {start} of {self.name!r} cannot be read here now: ask another keeper")
-        return [(at, _commands_of(row, machine)) for at, row in enumerate(rows, start)]
+        return [(at, commands_for(row, machine)) for at, row in enumerate(rows, start)]
 
     def row_at_hand(self, at: int) -> tuple[int, list[bytes]] | None:
         """The machine and the commands of a row in memory; no commands if it is not kept any more. None: the row must
@@ -240,7 +241,7 @@ class Keeper:
         row = ledger.at_hand(at)
         if row is None or at >= self.seat.applied_row or (len(row) > AT_HAND_BYTES_MAX and at < ledger.durable):
             return None
-        return head_of(row).machine, _commands_of(row)
+        return head_of(row).machine, commands_for(row)
 
     def fetch_rows(
         self,
@@ -253,7 +254,7 @@ class Keeper:
 
         def work(found: Sequence[bytes | None]) -> list[Opened | None]:
             return [
-                None if row is None else opened(at, head_of(row).machine, _commands_of(row))
+                None if row is None else opened(at, head_of(row).machine, commands_for(row))
                 for at, row in zip(rows, found, strict=True)
             ]
 
@@ -396,8 +397,8 @@ class Keeper:
         cluster, mine = envelope.cluster, self.ledger.meta.cluster
         word, sender = envelope.word, envelope.keeper
         if cluster != mine and not (cluster == 0 and isinstance(word, Hello)):
-            if mine != 0:
-                self._stranger(sender)
+            if not self.ledger.fresh:
+                self._stranger(sender, cluster, word)
                 return
             if isinstance(word, (Rows, Offer, Piece, Ask)):
                 self.ledger.belong(cluster)
@@ -522,7 +523,14 @@ class Keeper:
             self.seat.astray = True
             self.ledger.lost(f"most keepers had another state than this one before row {word.row}")
 
-    def _stranger(self, sender: int) -> None:
+    def _stranger(self, sender: int, cluster: int, word: Word) -> None:
+        if gives_way(self.seat, self.role, cluster, word):
+            self._report(f"gives up its log, which nobody leads: {sender:x} has another one")
+            self.ledger.leave()
+            self._follow(0)
+            return
+        if isinstance(word, Hello) and isinstance(self.role, Leader):
+            self.role.hello(sender)  # it may have been founded in vain
         self.strangers += 1
         if self.strangers == 1:
             self._report(f"hears {sender:x}, a keeper of another log of this name: give one of them another name")
@@ -589,9 +597,3 @@ class Keeper:
     def _check_open(self) -> None:
         if self.seat.stopped:
             raise Closed(f"the keeper of {self.name!r} was stopped: start another")
-
-
-def _commands_of(row: bytes, machine: int | None = None) -> list[bytes]:
-    head = head_of(row)
-    wanted = head.kind == COMMANDS and not head.hollow and (machine is None or head.machine == machine)
-    return commands_of(row) if wanted else []

@@ -123,6 +123,8 @@ class Ledger:
         self.on_trouble: Callable[[], None] = lambda: None
         self.promised = -1
         """The epoch that is promised on disk; -1 while a newer promise is being written."""
+        self.leaving = False
+        """This keeper leaves a log that was founded in vain, and that is not on disk yet."""
         self.meta = self._load_meta(random)
         sure = self._load_log()
         self._write_meta(run=self.meta.run + 1)
@@ -138,7 +140,7 @@ class Ledger:
     @property
     def fresh(self) -> bool:
         """True if this keeper belongs to no log yet."""
-        return self.meta.cluster == 0
+        return self.meta.cluster == 0 and not self.leaving
 
     @property
     def voters(self) -> Voters:
@@ -187,13 +189,15 @@ class Ledger:
     def try_again(self) -> None:
         """Try again to read a log that could not be read, and to write a promise that the disk refused."""
         self._recover()
-        if self.promised < self.epoch and not self._writing and not self.broken:
+        if self.leaving and not self._writing and not self.broken:
+            self._write_leave()
+        elif self.promised < self.epoch and not self._writing and not self.broken:
             self._write_meta()
 
     def set_aside(self) -> None:
         """A leader is there, so everything that was committed is elsewhere: give up a broken store, and begin another
         with our identity and promises. What we said of the old log counts no more, so this is a new run."""
-        if not self.broken or self._writing or self.fresh:
+        if not self.broken or self._writing or self.fresh or self.leaving:
             return
         meta = msgspec.structs.replace(self.meta, health=LOST, run=self.meta.run + 1, logged=True)
         try:
@@ -231,6 +235,35 @@ class Ledger:
         assert self.fresh and not self.end
         row = self._added([encode_voters(0, 0, voters)])
         self._write_meta(None, row, cluster=cluster, logged=True, founders=voters.keepers)
+
+    @property
+    def in_vain(self) -> bool:
+        """True if this keeper has nothing of its log but, perhaps, the founders' row. A leader is counted for rows of
+        its own epoch only, so this keeper was not counted for anything that was acknowledged. A founder alone needs
+        nobody: it has a log."""
+        whole = self.meta.health == WHOLE and not self.failing and not self.leaving and not self._writing
+        little = self.end <= 1 and not self.start and not self.snapshot.row and self.epoch_at(0) <= 0
+        return whole and little and not self.fresh and not self.alone
+
+    def leave(self) -> None:
+        """Belong to no log again. The promises stay: what was promised in the log that is left holds, should this
+        keeper ever come back to it."""
+        assert self.in_vain
+        self.leaving = True
+        self.meta = msgspec.structs.replace(self.meta, cluster=0, logged=False, founders=(), run=self.meta.run + 1)
+        self._cache.clear()
+        self._cache_bytes = 0
+        self._end_at(0)
+        self._runs.clear()
+        self._voters = [(0, self.snapshot.voters)]
+        self._write_leave()
+
+    def _write_leave(self) -> None:
+        self._writing.append(_Writing(None, self.epoch, self._left))
+        self._store.write([*self._copies(self.meta), Restart(self._log, 0)], self._written)
+
+    def _left(self) -> None:
+        self.leaving = False
 
     def force(self, cluster: int, epoch: int) -> None:
         """Go on as the only voter of another log with the same rows."""

@@ -108,6 +108,13 @@ def commands_of(row: bytes) -> list[bytes]:
         raise MalformedFrame(f"a row without its commands: {error}") from None
 
 
+def commands_for(row: bytes, machine: int | None = None) -> list[bytes]:
+    """The commands of a row, none if it has none any more, is of another kind, or of another machine than this one."""
+    head = head_of(row)
+    wanted = head.kind == COMMANDS and not head.hollow and (machine is None or head.machine == machine)
+    return commands_of(row) if wanted else []
+
+
 def voters_of(row: bytes) -> Voters:
     try:
         return _voters.decode(memoryview(row)[HEAD_BYTES:])
