@@ -180,7 +180,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Not by SPARK_CONF_DIR: Java takes its classes from the archive only if it looks for them where the archive's maker did.
+    # Not by SPARK_CONF_DIR: it takes classes from the archive only if it looks for them where the archive's maker did.
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(SPARK_DEFAULTS))} pyspark-shell"
     is_worker = hasattr(config, "workerinput")
     if config.getoption("--promises") and not is_worker:
