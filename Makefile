@@ -5,15 +5,15 @@
 VENV := .venv
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
-# Four workers for two cores, the smallest machine we care for: every other test mostly waits, for members to join or for
+# Five workers for two cores, the smallest machine we care for: every other test mostly waits, for members to join or for
 # one to be missed. Tests that share a server share a worker; tests/durations.py has their order.
-WORKERS ?= 4
+WORKERS ?= 5
 # Short tests wait even more.
 QUICK_WORKERS ?= 6
 TESTS ?=
 ARGS ?=
 PYTEST := $(VENV)/bin/pytest -q --dist loadgroup --no-loadscope-reorder
-# Four workers and some hundred short-lived programs read the same sources: compile them once, whatever the shell says.
+# These workers and some hundred short-lived programs read the same sources: compile them once, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -58,7 +58,7 @@ imports:
 house:
 	$(VENV)/bin/pytest -q tests/test_house.py
 
-# One process writes down what pytest makes of each file, before four workers read it.
+# One process writes down what pytest makes of each file, before the workers read it.
 collected:
 	@$(VENV)/bin/pytest --collect-only -qq > $(VENV)/.collected || { cat $(VENV)/.collected; false; }
 

@@ -349,6 +349,22 @@ async def test_a_subscription_that_is_closed_while_it_begins_leaves_nothing_behi
 
 
 @on_a_loop
+async def test_a_subscription_is_closed_in_good_order_while_its_bus_closes(monkeypatch):
+    """The word that takes the wish back waits for its turn when the group is closed."""
+
+    async def closed_meanwhile(*_, **__):
+        raise Closed("the group is closed")
+
+    async with members() as (a, _):
+        events = a.subscribe("t", guarantee="total")
+        await events.open()
+        monkeypatch.setattr(Group, "send", closed_meanwhile)
+        await events.close()
+        monkeypatch.undo()
+        assert events.closed and not a.pubsub.neighbours.own_wants
+
+
+@on_a_loop
 async def test_a_subscription_that_is_not_entered_in_time_leaves_nothing_behind():
     async with members() as (a, _):
         await a.publish("t", "here")

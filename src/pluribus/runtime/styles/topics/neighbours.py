@@ -18,9 +18,10 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ....core.errors import AnswersLate, BadInput, NoMembers, PluribusError
+from ....core.errors import AnswersLate, BadInput, Closed, NoMembers, PluribusError
 from ....core.events import Event, Merged
 from ....core.frame import Message
 from ....core.limits import ADVERTISED_MAX
@@ -180,8 +181,8 @@ class Neighbours:
             del self.own_wants[want]
             self._wants.get(int(base.group.me), set()).discard(want)
             self._forget(want)
-            if not base.group.closed:
-                self._version += 1
+            self._version += 1
+            with suppress(Closed):  # the others see that this member is gone
                 await base.group.send(Unwanted(want, self._version))
 
     async def _agree(self, message: Message, sender: int, want: Want) -> None:
