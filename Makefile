@@ -5,9 +5,9 @@
 VENV := .venv
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
-# Five workers for two cores, the smallest machine we care for: every other test mostly waits, for members to join or for
+# Four workers for two cores, the smallest machine we care for: every other test mostly waits, for members to join or for
 # one to be missed. Tests that share a server share a worker; tests/durations.py has their order.
-WORKERS ?= 5
+WORKERS ?= 4
 # Short tests wait even more.
 QUICK_WORKERS ?= 6
 TESTS ?=
